@@ -1,0 +1,1 @@
+"""How the outside is reached: processes, git, task sources, this host."""

@@ -1,0 +1,1 @@
+"""The driving side: the command line and the headless driver.  The only place that names adapters."""

@@ -1,0 +1,313 @@
+"""What has happened.  The journal is a sequence of these, and nothing else is true.
+
+Each class is one line type; its tag is the line's ``type``.  The envelope (``v``,
+``seq``, ``ts``, ``run_id``) is added by the journal's codec and travels in Entry.
+Fields may be added with a default; a field's meaning never changes.
+"""
+
+from typing import Any
+
+import msgspec
+
+from orchestrator.core.model import (
+    CallCost,
+    Cause,
+    Checkpoint,
+    ChildExit,
+    HostIdentity,
+    Mode,
+    Outcome,
+    Pipeline,
+    ProcessIdentity,
+    ResultStatus,
+    RunStatus,
+    SessionId,
+    Stage,
+    TaskId,
+    Window,
+    WorkItemId,
+)
+from orchestrator.core.settings import Project, Settings
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+class _Event(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake
+):
+    pass
+
+
+class RunCreated(_Event, frozen=True, kw_only=True):
+    settings: Settings
+    project: Project
+    mode: Mode = Mode.HEADLESS
+
+
+class SettingsChanged(_Event, frozen=True, kw_only=True):
+    changes: dict[str, Any]
+    by: str = ""
+
+
+class TaskAdded(_Event, frozen=True, kw_only=True):
+    """A task as its source gave it: nothing is fetched again."""
+
+    task_id: TaskId
+    slug: str
+    """The id made safe for file and branch names, unique in the run."""
+    title: str
+    body: str = ""
+    depends_on: tuple[TaskId, ...] = ()
+    satisfied: tuple[TaskId, ...] = ()
+    """Dependencies that the source reported done: they count as completed."""
+    pipeline: Pipeline | None = None
+    model: str | None = None
+    effort: str | None = None
+    labels: tuple[str, ...] = ()
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Fields of the source that mean nothing to us, kept."""
+
+
+class StageDispatched(_Event, frozen=True, kw_only=True):
+    """A dispatch is about to start: the lease.  Durable before anything is spawned."""
+
+    task_id: TaskId
+    stage: Stage
+    attempt: int
+    dispatch: int
+    work_item_id: WorkItemId
+    content_hash: str
+    lane: str
+    host: HostIdentity
+    timeout_s: float
+    branch: str
+    worktree: str
+    session_id: SessionId | None = None
+    resume: bool = False
+    supersedes: WorkItemId | None = None
+    model: str = ""
+    effort: str = ""
+    prompt_sha256: str = ""
+    tree_before: str = ""
+    """The worktree's tree when this attempt first began; empty where it does not matter."""
+    max_budget_usd: float | None = None
+
+
+class ChildStarted(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    work_item_id: WorkItemId
+    shim: ProcessIdentity
+    child: ProcessIdentity | None = None
+    host: HostIdentity | None = None
+
+
+class ChildAdopted(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    work_item_id: WorkItemId
+
+
+class StageRecorded(_Event, frozen=True, kw_only=True):
+    """A dispatch's result: ends the lease."""
+
+    task_id: TaskId
+    stage: Stage
+    attempt: int
+    dispatch: int
+    work_item_id: WorkItemId
+    status: ResultStatus
+    outcome: Outcome
+    lane_used: str
+    cause: Cause | None = None
+    error: str = ""
+    signature: str = ""
+    """What identical failures share; empty where there is nothing to compare."""
+    session_id: SessionId | None = None
+    session_lost: bool = False
+    model: str = ""
+    cost: CallCost | None = None
+    checkpoint: Checkpoint | None = None
+    output: Any | None = None
+    """The stage's structured output."""
+    evidence: dict[str, Any] = msgspec.field(default_factory=dict)
+    exit: ChildExit = ChildExit()
+    started_at: float = 0.0
+    ended_at: float = 0.0
+
+
+class DispatchReclaimed(_Event, frozen=True, kw_only=True):
+    """Recovery took up a dispatch that an earlier driver had left open.
+
+    ``how``: ``adopted`` and ``harvested`` keep the lease; ``resumed`` and
+    ``redispatched`` end it, and the same attempt is dispatched again.
+    """
+
+    task_id: TaskId
+    work_item_id: WorkItemId
+    how: str
+    reason: str = ""
+
+
+class LeaseSuperseded(_Event, frozen=True, kw_only=True):
+    """``next --resume`` took over an interactive lease whose holder is gone."""
+
+    task_id: TaskId
+    work_item_id: WorkItemId
+    reason: str = ""
+
+
+class ResultRejected(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    work_item_id: WorkItemId
+    reason: str
+
+
+class RetryScheduled(_Event, frozen=True, kw_only=True):
+    """What a failed result leads to: the stage to run next, and what it is told."""
+
+    task_id: TaskId
+    stage: Stage
+    attempt: int
+    spends_attempt: bool
+    reason: str
+    learnings: str = ""
+    not_before: float | None = None
+    """Epoch seconds."""
+    fresh_session: bool = False
+    infrastructure: bool = False
+    send_back: bool = False
+    run_reset: bool = False
+    """The project's reset command runs first."""
+
+
+class TaskFailed(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    stage: Stage
+    reason: str
+    signature: str = ""
+
+
+class CascadeBlocked(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    because: TaskId
+
+
+class TaskHeld(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    reason: str
+
+
+class TaskAbandoned(_Event, frozen=True, kw_only=True):
+    """A person gave the task up; a lease it had is ended unrecorded."""
+
+    task_id: TaskId
+    reason: str = ""
+    work_item_id: WorkItemId | None = None
+
+
+class TaskRequeued(_Event, frozen=True, kw_only=True):
+    """A person wants the task done again, on a new branch."""
+
+    task_id: TaskId
+    round: int
+    reason: str = ""
+
+
+class CooldownStarted(_Event, frozen=True, kw_only=True):
+    """Nothing new is dispatched until ``until`` (epoch seconds)."""
+
+    until: float
+    reason: str
+    task_id: TaskId | None = None
+
+
+class WindowObserved(_Event, frozen=True, kw_only=True):
+    windows: tuple[Window, ...]
+    account: str = ""
+
+
+class BudgetReserved(_Event, frozen=True, kw_only=True):
+    task_id: TaskId
+    work_item_id: WorkItemId
+    usd: float
+
+
+class RunPaused(_Event, frozen=True, kw_only=True):
+    reason: str
+    by: str = ""
+
+
+class RunUnpaused(_Event, frozen=True, kw_only=True):
+    by: str = ""
+
+
+class StopRequested(_Event, frozen=True, kw_only=True):
+    """A command in another terminal asks the driver to stop: ``drain`` or ``now``."""
+
+    how: str
+    by: str = ""
+
+
+class SupervisorParked(_Event, frozen=True, kw_only=True):
+    reason: str
+    resume_command: str = ""
+
+
+class DriverClaimed(_Event, frozen=True, kw_only=True):
+    driver: str
+    process: ProcessIdentity
+    host: HostIdentity
+    argv: tuple[str, ...] = ()
+    took_over: bool = False
+
+
+class RunFinalized(_Event, frozen=True, kw_only=True):
+    state: RunStatus
+    reason: str = ""
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """A line type of a newer version: kept on disk, and without effect here."""
+
+    type: str
+
+
+KnownEvent = (
+    RunCreated
+    | SettingsChanged
+    | TaskAdded
+    | StageDispatched
+    | ChildStarted
+    | ChildAdopted
+    | StageRecorded
+    | DispatchReclaimed
+    | LeaseSuperseded
+    | ResultRejected
+    | RetryScheduled
+    | TaskFailed
+    | CascadeBlocked
+    | TaskHeld
+    | TaskAbandoned
+    | TaskRequeued
+    | CooldownStarted
+    | WindowObserved
+    | BudgetReserved
+    | RunPaused
+    | RunUnpaused
+    | StopRequested
+    | SupervisorParked
+    | DriverClaimed
+    | RunFinalized
+)
+Event = KnownEvent | Unknown
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """An event in its place: the unit that is folded."""
+
+    seq: int
+    """1, 2, 3 … without gaps."""
+    ts: float
+    """Epoch seconds, when it was committed."""
+    event: Event

@@ -1,0 +1,226 @@
+"""The state of a run: what the fold of its journal leaves in memory.
+
+The loop that owns a RunState lets fold() update it in place; nothing else writes
+to it.  ``ready``, ``cooling``, ``in_flight`` and ``counts`` are indexes kept by the
+fold, so that nothing done per event looks at every task.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.core.model import (
+    CallCost,
+    Cause,
+    Checkpoint,
+    HostIdentity,
+    Mode,
+    ModelUsage,
+    Pipeline,
+    ProcessIdentity,
+    RunStatus,
+    SessionId,
+    Stage,
+    TaskId,
+    TaskStatus,
+    Window,
+    WorkItemId,
+)
+from orchestrator.core.settings import Project, Settings
+
+
+@dataclass(slots=True, kw_only=True)
+class Lease:
+    """The claim of a dispatch on its task."""
+
+    task_id: TaskId
+    work_item_id: WorkItemId
+    content_hash: str
+    stage: Stage
+    attempt: int
+    dispatch: int
+    lane: str
+    host: HostIdentity
+    timeout_s: float
+    dispatched_at: float
+    session_id: SessionId | None
+    resume: bool
+    model: str
+    effort: str
+    tree_before: str
+    worktree: str
+    branch: str
+    max_budget_usd: float | None
+    shim: ProcessIdentity | None = None
+    child: ProcessIdentity | None = None
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.lane.startswith("interactive:")
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A chain of calls that share a Claude session."""
+
+    id: SessionId
+    total_usd: float = 0.0
+    """The running total at the last record, to take this call's own cost from."""
+    usage: dict[str, ModelUsage] = field(default_factory=dict)
+    calls: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskState:
+    id: TaskId
+    slug: str
+    title: str
+    body: str
+    pipeline: Pipeline
+    depends_on: tuple[TaskId, ...]
+    added_seq: int
+    model: str | None = None
+    effort: str | None = None
+    labels: tuple[str, ...] = ()
+
+    status: TaskStatus = TaskStatus.WAITING
+    stage: Stage = Stage.INTAKE
+    attempt: int = 1
+    """Of ``stage``."""
+    attempts: dict[Stage, int] = field(default_factory=dict)
+    """The current attempt of each stage in this round."""
+    dispatches: dict[tuple[Stage, int], int] = field(default_factory=dict)
+    """How often each attempt was dispatched, over all rounds."""
+    starts: int = 0
+    """Dispatches of the present attempt: bounded by ``dispatches_max``."""
+    records: int = 0
+    """Recorded dispatches: numbers the files ``NN-<stage>.json``."""
+    infrastructure_retries: int = 0
+    send_backs: int = 0
+    round: int = 1
+    """2 after the first requeue: branch ``…-r2``."""
+    lease: Lease | None = None
+    not_before: float | None = None
+    reason: str = ""
+    """Why it is held, failed or blocked."""
+    unmet: set[TaskId] = field(default_factory=set)
+    """Dependencies that are not completed."""
+    height: int = 0
+    """Stages on the longest path through its dependents: the priority."""
+    branch: str = ""
+    worktree: str = ""
+    work_session: Session | None = None
+    """Shared by scope and implement."""
+    review_session: Session | None = None
+    learnings: str = ""
+    """What the next attempt is told."""
+    interrupted: bool = False
+    """The last dispatch of this attempt was cut off: the next one is told."""
+    resume_evidence: bool = False
+    run_reset: bool = False
+    signature: str = ""
+    """Of the last failure in a row."""
+    tree_before: str = ""
+    outputs: dict[Stage, Any] = field(default_factory=dict)
+    """The last structured output of each stage; dropped when the task is done."""
+    checkpoints: dict[Stage, Checkpoint] = field(default_factory=dict)
+    cost_usd: float = 0.0
+    stale: bool = False
+    """A dependency was requeued after this task had built on it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """What the audits count."""
+
+    dispatched: int = 0
+    recorded: int = 0
+    adopted: int = 0
+    harvested: int = 0
+    resumed: int = 0
+    redispatched: int = 0
+    superseded: int = 0
+    abandoned: int = 0
+    results_rejected: int = 0
+    calls: int = 0
+    calls_by_lane: dict[str, int] = field(default_factory=dict)
+    unattributed: int = 0
+    attempts_spent: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    cost_usd: float = 0.0
+    metered: bool = True
+    by_stage: dict[Stage, float] = field(default_factory=dict)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reserved_usd: float = 0.0
+    """Over the leases that are out."""
+
+    def add(self, stage: Stage, cost: CallCost) -> None:
+        self.cost_usd += cost.cost_usd
+        self.metered = self.metered and cost.metered
+        self.by_stage[stage] = self.by_stage.get(stage, 0.0) + cost.cost_usd
+        self.input_tokens += cost.input_tokens
+        self.output_tokens += cost.output_tokens
+        self.cache_read_tokens += cost.cache_read_tokens
+        self.cache_write_tokens += cost.cache_write_tokens
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    run_id: str
+    settings: Settings
+    project: Project
+    mode: Mode
+    created_at: float
+    seq: int = 0
+    """Of the last event folded."""
+    last_ts: float = 0.0
+    tasks: dict[TaskId, TaskState] = field(default_factory=dict)
+    dependents: dict[TaskId, list[TaskId]] = field(default_factory=dict)
+    """Also of tasks that are not added yet."""
+    slugs: dict[str, TaskId] = field(default_factory=dict)
+    in_flight: dict[TaskId, Lease] = field(default_factory=dict)
+    ready: list[tuple[int, int, TaskId]] = field(default_factory=list)
+    """A heap of (−height, added_seq, id).  An entry whose task is not READY is void."""
+    cooling: list[tuple[float, TaskId]] = field(default_factory=list)
+    """A heap of (not_before, id); an entry that does not fit its task is void."""
+    counts: dict[TaskStatus, int] = field(default_factory=dict)
+    missing: dict[TaskId, int] = field(default_factory=dict)
+    """Dependencies that no added task has, and how many tasks name each."""
+    failures_in_row: int = 0
+    failure_signature: str = ""
+    failures_alike: int = 0
+    cooldown_until: float | None = None
+    cooldown_reason: str = ""
+    windows: dict[str, Window] = field(default_factory=dict)
+    paused: str | None = None
+    """Why, while it is paused."""
+    parked: str | None = None
+    stop_requested: str | None = None
+    """``drain`` or ``now``; cleared by the next driver's claim."""
+    finalized: RunStatus | None = None
+    driver: str = ""
+    audit: Counters = field(default_factory=Counters)
+    totals: Totals = field(default_factory=Totals)
+    last_cause: Cause | None = None
+
+    @property
+    def status(self) -> RunStatus:
+        if self.finalized is not None:
+            return self.finalized
+        if self.parked is not None:
+            return RunStatus.PARKED
+        if self.paused is not None:
+            return RunStatus.PAUSED
+        return RunStatus.RUNNING if self.audit.dispatched else RunStatus.CREATED
+
+    @property
+    def is_settled(self) -> bool:
+        """Every task has ended."""
+        return bool(self.tasks) and all(
+            self.counts.get(status, 0) == 0 for status in TaskStatus if not status.is_terminal
+        )

@@ -1,0 +1,1 @@
+"""Protocols: what the core's decisions need from outside."""

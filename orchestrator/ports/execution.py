@@ -1,0 +1,88 @@
+"""How a dispatch is executed: prepared, run, attached to after a restart, stopped."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from orchestrator.core.model import Ending, ProcessIdentity, Window, WorkItem
+from orchestrator.core.state import Lease
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The shim runs, and has written who it and its child are."""
+
+    shim: ProcessIdentity
+    child: ProcessIdentity | None
+
+
+class WindowsSeen(msgspec.Struct, frozen=True):
+    windows: tuple[Window, ...]
+
+
+class ResultSeen(msgspec.Struct, frozen=True):
+    """The child said its result; it may live on for a while."""
+
+
+Observation = Started | WindowsSeen | ResultSeen
+Observe = Callable[[Observation], None]
+"""Called from the dispatch's own trio task; must not block."""
+
+
+class SeenAlive(msgspec.Struct, frozen=True):
+    """The shim lives (its lock is held), or only its child does: attach()."""
+
+    shim_lost: bool = False
+
+
+class SeenEnded(msgspec.Struct, frozen=True):
+    """There is an exit record or a result to harvest: attach() returns it at once."""
+
+
+class SeenDead(msgspec.Struct, frozen=True):
+    """It was started, and is gone in the middle."""
+
+    reason: str
+
+
+class SeenNothing(msgspec.Struct, frozen=True):
+    """It was never started: killed between the intent and the spawn."""
+
+
+Seen = SeenAlive | SeenEnded | SeenDead | SeenNothing
+
+
+class Executor(Protocol):
+    async def prepare(self, work: WorkItem) -> None:
+        """Make everything durable that a start needs, and lock the dispatch's file.
+
+        Before its ``stage_dispatched`` is committed.  Starts nothing.
+        """
+        ...
+
+    async def discard(self, work: WorkItem) -> None:
+        """Undo prepare(): the dispatch was not committed after all."""
+        ...
+
+    async def run(self, work: WorkItem, observe: Observe) -> Ending:
+        """Start a prepared dispatch and follow it to its end.
+
+        A failure of any kind is an Ending, not an exception.  When cancelled: detach.  The
+        child goes on under its shim, and attach() takes it up.
+        """
+        ...
+
+    async def find(self, lease: Lease) -> Seen:
+        """Look, after a restart, for what became of a dispatch.  Changes nothing."""
+        ...
+
+    async def attach(self, lease: Lease, observe: Observe) -> Ending:
+        """Follow a dispatch that an earlier driver started to its end.  Cancelled: detach."""
+        ...
+
+    async def stop(self, lease: Lease) -> int:
+        """End the dispatch's processes, all of them; resumable.  Returns the survivors: 0.
+
+        run() or attach(), where one is under way, returns the ending.
+        """
+        ...

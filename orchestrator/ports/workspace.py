@@ -1,0 +1,37 @@
+"""The worktrees of a run, as the driver needs them around a model stage.
+
+Making a worktree, merging dependencies and delivering are deterministic stages:
+they run as supervised children, not through this port.
+"""
+
+from typing import Protocol
+
+from orchestrator.core.model import Checkpoint, Stage
+
+
+class Workspace(Protocol):
+    async def tree(self, worktree: str) -> str:
+        """The hash of the worktree's present content (tracked, and untracked but not ignored)."""
+        ...
+
+    async def checkpoint(
+        self, worktree: str, *, task_slug: str, stage: Stage, number: int
+    ) -> Checkpoint:
+        """Keep the present tree as a commit under refs/orchestrator/<run>/<task>/; branch and
+        HEAD stay untouched.  ``number`` counts the task's recorded dispatches."""
+        ...
+
+    async def conflict_markers(self, worktree: str, tree_before: str) -> tuple[str, ...]:
+        """Files changed since ``tree_before`` that hold conflict markers left by git."""
+        ...
+
+    async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
+        """Keep the present tree under refs/orchestrator/<run>/<task>/salvage-<number>."""
+        ...
+
+    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+        """Remove a completed task's worktree, if all in it is on its branch.
+
+        Returns "" when removed, otherwise why it was kept.
+        """
+        ...
