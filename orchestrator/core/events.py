@@ -310,4 +310,5 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """1, 2, 3 … without gaps."""
     ts: float
     """Epoch seconds, when it was committed."""
+    run_id: str
     event: Event

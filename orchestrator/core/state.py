@@ -185,7 +185,7 @@ class RunState:
     slugs: dict[str, TaskId] = field(default_factory=dict)
     in_flight: dict[TaskId, Lease] = field(default_factory=dict)
     ready: list[tuple[int, int, TaskId]] = field(default_factory=list)
-    """A heap of (−height, added_seq, id).  An entry whose task is not READY is void."""
+    """A heap of (-height, added_seq, id).  An entry whose task is not READY is void."""
     cooling: list[tuple[float, TaskId]] = field(default_factory=list)
     """A heap of (not_before, id); an entry that does not fit its task is void."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
