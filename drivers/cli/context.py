@@ -1,0 +1,120 @@
+"""What a verb is handed: where things are, how to print, and the run it works on.
+
+stdout is the result, stderr the narration.  A verb that has a run always says where its
+store is.  Nothing here decides anything about a run.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from drivers.cli.failure import Log
+from drivers.settings import Environment
+from orchestrator.core.errors import Usage
+
+if TYPE_CHECKING:
+    from orchestrator.core.events import Entry, KnownEvent
+    from orchestrator.core.state import RunState
+    from orchestrator.journal.live import LiveRun
+    from orchestrator.journal.store import RunRoot, RunStore
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Context:
+    environment: Environment
+    run_id: str | None
+    project: str | None
+    """What ``--project`` says; None: the current repository."""
+    root: Path | None
+    wants_json: bool
+    log: Log
+
+    @classmethod
+    def of(cls, args: argparse.Namespace, *, json_by_default: bool, log: Log) -> "Context":
+        environment = Environment.read()
+        log.directory = environment.state_dir
+        return cls(
+            environment=environment,
+            run_id=args.run,
+            project=args.project,
+            root=Path(args.root).absolute() if args.root else None,
+            wants_json=args.json or (json_by_default and not args.text),
+            log=log,
+        )
+
+    # Output
+
+    def result(self, value: Any, text: str) -> None:
+        """Print the command's result: ``value`` as JSON, or ``text`` for a person."""
+        print(as_json(value, indent=2) if self.wants_json else text)
+
+    def line(self, value: Any, text: str) -> None:
+        """One of many results, at once: a JSON line, or text."""
+        print(as_json(value) if self.wants_json else text, flush=True)
+
+    def note(self, text: str) -> None:
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+    def now(self) -> float:
+        return time.time()
+
+    # The run
+
+    def run_root(self) -> "RunRoot":
+        from orchestrator.journal.store import RunRoot
+
+        if self.root is not None:
+            return RunRoot(self.root, pinned=True)
+        return RunRoot(self.environment.runs_root, pinned=False)
+
+    def store(self) -> "RunStore":
+        """The store of the run that ``--run`` names; Refused where there is none."""
+        if not self.run_id:
+            raise Usage("which run? say --run RUN")
+        return self.at(self.run_root().find(self.run_id))
+
+    def at(self, store: "RunStore") -> "RunStore":
+        """Say where the run's store is; what goes wrong from now on is written there."""
+        self.log.directory = store.path
+        self.note(f"run {store.run_id}: run store at {store.path}")
+        return store
+
+    def with_run(self, act: "Callable[[LiveRun, RunStore], Awaitable[T]]") -> T:
+        """Open the run, do something with it, and return what that returns."""
+        import trio
+
+        from orchestrator.journal.file import FileJournal
+        from orchestrator.journal.live import LiveRun
+
+        store = self.store()
+
+        async def opened() -> T:
+            run = await LiveRun.open(FileJournal(store.events_path, store.run_id))
+            return await act(run, store)
+
+        return trio.run(opened)
+
+    def commit(
+        self, decide: "Callable[[RunState], Sequence[KnownEvent]]"
+    ) -> "tuple[RunState, tuple[Entry, ...]]":
+        """Decide on the run's present state, make it durable; the state after it."""
+
+        async def act(run: "LiveRun", _: "RunStore") -> "tuple[RunState, tuple[Entry, ...]]":
+            entries = await run.commit(decide, now=self.now())
+            return run.state, entries
+
+        return self.with_run(act)
+
+
+def as_json(value: Any, *, indent: int = 0) -> str:
+    """Any value of this project: records, states, views, enums, paths."""
+    import msgspec
+
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()

@@ -1,0 +1,93 @@
+"""How a command ends badly: one line on stderr, and the exit status that INTERFACE promises.
+
+An unexpected error is a fault of this program or of the machine: status 5, and its traceback
+goes to a file whose path the line names.
+"""
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from orchestrator.core.errors import ExitStatus, OrchestratorError
+
+
+@dataclass(slots=True)
+class Log:
+    """Where a traceback goes: beside the run once there is one."""
+
+    directory: Path | None = None
+
+    def write(self, error: BaseException) -> Path | None:
+        """None where it cannot be written: there is nothing more to be done about that."""
+        import tempfile
+        import time
+        import traceback
+
+        text = "".join(traceback.format_exception(error))
+        for directory in (self.directory, Path(tempfile.gettempdir())):
+            if directory is None:
+                continue
+            path = directory / "orchestrator-errors.log"
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
+                    log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}")
+            except OSError:
+                continue
+            return path
+        return None
+
+
+def report(error: BaseException, log: Log) -> int:
+    match cause(error):
+        case OrchestratorError() as known:
+            _say(str(known))
+            return known.exit_status
+        case KeyboardInterrupt():
+            _end_by(signal.SIGINT)
+        case BrokenPipeError():
+            _end_by(signal.SIGPIPE)
+        case OSError() as fault if fault.strerror:
+            _say(f"{fault.strerror}{_where(fault)}{_more(log.write(error))}")
+        case other:
+            kind, text = type(other).__name__, " ".join(str(other).split())[:200]
+            _say(f"unexpected {kind}: {text}{_more(log.write(error))}")
+    return ExitStatus.ENVIRONMENT
+
+
+def cause(error: BaseException) -> BaseException:
+    """The one error to speak of, out of what a nursery may have wrapped."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [cause(each) for each in error.exceptions]
+    for kind in (KeyboardInterrupt, OrchestratorError):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0]
+
+
+def _say(text: str) -> None:
+    line = " ".join(text.split())
+    try:
+        print(f"orchestrator: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        return  # nobody listens; the exit status still tells
+
+
+def _where(fault: OSError) -> str:
+    return f": {os.fsdecode(fault.filename)}" if isinstance(fault.filename, str | bytes) else ""
+
+
+def _more(path: Path | None) -> str:
+    return f" (details in {path})" if path else ""
+
+
+def _end_by(number: signal.Signals) -> NoReturn:
+    """End as if the signal had not been caught, so that a shell sees 128 + n."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # only where the signal is blocked

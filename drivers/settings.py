@@ -1,0 +1,39 @@
+"""What this process is told by its environment: read once, at the start, and nowhere else.
+
+A run's own settings are another matter: they are events (orchestrator/core/settings.py).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.core.errors import EnvironmentFault
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    runs_root: Path
+    """Where run stores are kept: ``ORCHESTRATOR_RUNS_ROOT``, else ``~/Development/runs``."""
+    state_dir: Path
+    """Where an unexpected error is written down when there is no run to keep it beside."""
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> "Environment":
+        runs_root = environ.get("ORCHESTRATOR_RUNS_ROOT") or "~/Development/runs"
+        state_home = environ.get("XDG_STATE_HOME") or "~/.local/state"
+        return cls(
+            runs_root=_absolute(runs_root, environ),
+            state_dir=_absolute(state_home, environ) / "orchestrator",
+        )
+
+
+def _absolute(text: str, environ: Mapping[str, str]) -> Path:
+    if text == "~" or text.startswith("~/"):
+        home = environ.get("HOME") or os.path.expanduser("~")
+        if home == "~":
+            raise EnvironmentFault(
+                "no home directory: set HOME, or ORCHESTRATOR_RUNS_ROOT and XDG_STATE_HOME"
+            )
+        text = home + text[1:]
+    return Path(os.path.abspath(text))
