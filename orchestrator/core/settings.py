@@ -22,7 +22,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """How often review may send a task back to implement."""
     infrastructure_retries_max: int = 2
     dispatches_max: int = 8
-    """Dispatches of one attempt before the task is held: a bound on crash loops."""
+    """Crashes of one attempt before the task is given up: a bound on crash loops."""
     failing_tasks_max: int = 3
     """Tasks failing in a row, or with one signature, before the run pauses."""
     budget_usd: float | None = None

@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.core.model import (
     CallCost,
-    Cause,
     Checkpoint,
     HostIdentity,
     Mode,
@@ -90,8 +89,8 @@ class TaskState:
     """The current attempt of each stage in this round."""
     dispatches: dict[tuple[Stage, int], int] = field(default_factory=dict)
     """How often each attempt was dispatched, over all rounds."""
-    starts: int = 0
-    """Dispatches of the present attempt: bounded by ``dispatches_max``."""
+    crashes: int = 0
+    """Dispatches of the present attempt that died under it: bounded by ``dispatches_max``."""
     records: int = 0
     """Recorded dispatches: numbers the files ``NN-<stage>.json``."""
     infrastructure_retries: int = 0
@@ -115,7 +114,6 @@ class TaskState:
     """What the next attempt is told."""
     interrupted: bool = False
     """The last dispatch of this attempt was cut off: the next one is told."""
-    resume_evidence: bool = False
     run_reset: bool = False
     signature: str = ""
     """Of the last failure in a row."""
@@ -206,7 +204,6 @@ class RunState:
     driver: str = ""
     audit: Counters = field(default_factory=Counters)
     totals: Totals = field(default_factory=Totals)
-    last_cause: Cause | None = None
 
     @property
     def status(self) -> RunStatus:

@@ -1,0 +1,125 @@
+"""The DAG of tasks and its indexes: heights, the ready heap, who depends on whom.
+
+Invariant: nothing here looks at every task; what an event costs depends on the
+neighbours of its task alone.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from orchestrator.core.model import TaskId, TaskStatus
+from orchestrator.core.state import RunState, TaskState
+
+HeapItem = TypeVar("HeapItem", bound="tuple[float | int, ...] | tuple[float, str]")
+
+DOOMED = frozenset({TaskStatus.FAILED, TaskStatus.CASCADE_BLOCKED, TaskStatus.REJECTED})
+
+
+def best_first(heap: Sequence[HeapItem]) -> Iterator[HeapItem]:
+    """Yield a heap's items in order without changing it: O(log n) each."""
+    if not heap:
+        return
+    frontier = [(heap[0], 0)]
+    while frontier:
+        item, at = heapq.heappop(frontier)
+        yield item
+        for child in (2 * at + 1, 2 * at + 2):
+            if child < len(heap):
+                heapq.heappush(frontier, (heap[child], child))
+
+
+def raise_heights(state: RunState, task: TaskState) -> None:
+    """Let a new task count in the priority of all it depends on."""
+    task.height = len(task.pipeline.stages) + max(
+        (state.tasks[d].height for d in state.dependents.get(task.id, ()) if d in state.tasks),
+        default=0,
+    )
+    queue = deque([task])
+    while queue:
+        lower = queue.popleft()
+        for need in lower.depends_on:
+            upper = state.tasks.get(need)
+            if upper is None:
+                continue
+            height = len(upper.pipeline.stages) + lower.height
+            if height > upper.height:
+                upper.height = height
+                if upper.status is TaskStatus.READY:
+                    push_ready(state, upper)
+                queue.append(upper)
+
+
+def push_ready(state: RunState, task: TaskState) -> None:
+    heapq.heappush(state.ready, (-task.height, task.added_seq, task.id))
+
+
+def push_cooling(state: RunState, task: TaskState) -> None:
+    if task.not_before is not None:
+        heapq.heappush(state.cooling, (task.not_before, task.id))
+
+
+def is_live_ready(state: RunState, item: tuple[int, int, TaskId]) -> bool:
+    task = state.tasks[item[2]]
+    return task.status is TaskStatus.READY and -item[0] == task.height
+
+
+def is_live_cooling(state: RunState, item: tuple[float, TaskId]) -> bool:
+    task = state.tasks[item[1]]
+    return task.status is TaskStatus.COOLING and item[0] == task.not_before
+
+
+def drop_void(state: RunState) -> None:
+    """Take entries that no longer mean anything off the tops of the heaps."""
+    while state.ready and not is_live_ready(state, state.ready[0]):
+        heapq.heappop(state.ready)
+    while state.cooling and not is_live_cooling(state, state.cooling[0]):
+        heapq.heappop(state.cooling)
+
+
+def doomed_dependents(state: RunState, task_id: TaskId) -> list[TaskId]:
+    """Every task, in breadth-first order, that can never start once ``task_id`` has failed."""
+    doomed: list[TaskId] = []
+    seen = {task_id}
+    queue = deque([task_id])
+    while queue:
+        for dependent_id in state.dependents.get(queue.popleft(), ()):
+            dependent = state.tasks.get(dependent_id)
+            if dependent is None or dependent_id in seen:
+                continue
+            seen.add(dependent_id)
+            if dependent.status.is_terminal or dependent.lease is not None:
+                continue
+            doomed.append(dependent_id)
+            queue.append(dependent_id)
+    return doomed
+
+
+def find_cycle(depends_on: Mapping[TaskId, Sequence[TaskId]]) -> list[TaskId]:
+    """A cycle's path, its first task repeated at the end; empty where there is none."""
+    finished: set[TaskId] = set()
+    for root in depends_on:
+        path: list[TaskId] = []
+        on_path: set[TaskId] = set()
+        stack: list[tuple[TaskId, Iterator[TaskId]]] = []
+        following: TaskId | None = root
+        while following is not None or stack:
+            if following is not None:
+                if following in on_path:
+                    return [*path[path.index(following) :], following]
+                if following not in finished:
+                    path.append(following)
+                    on_path.add(following)
+                    stack.append((following, iter(depends_on.get(following, ()))))
+                following = None
+            if not stack:
+                break
+            task_id, needs = stack[-1]
+            following = next(needs, None)
+            if following is None:
+                stack.pop()
+                path.pop()
+                on_path.discard(task_id)
+                finished.add(task_id)
+    return []
