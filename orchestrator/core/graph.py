@@ -7,12 +7,12 @@ neighbours of its task alone.
 import heapq
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchestrator.core.model import TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
 
-HeapItem = TypeVar("HeapItem", bound="tuple[float | int, ...] | tuple[float, str]")
+HeapItem = TypeVar("HeapItem", bound=tuple[Any, ...])
 
 DOOMED = frozenset({TaskStatus.FAILED, TaskStatus.CASCADE_BLOCKED, TaskStatus.REJECTED})
 

@@ -6,6 +6,11 @@ from typing import Protocol
 import msgspec
 
 from orchestrator.core.model import Ending, ProcessIdentity, Window, WorkItem
+from orchestrator.core.recover import Seen as Seen
+from orchestrator.core.recover import SeenAlive as SeenAlive
+from orchestrator.core.recover import SeenDead as SeenDead
+from orchestrator.core.recover import SeenEnded as SeenEnded
+from orchestrator.core.recover import SeenNothing as SeenNothing
 from orchestrator.core.state import Lease
 
 
@@ -27,29 +32,6 @@ class ResultSeen(msgspec.Struct, frozen=True):
 Observation = Started | WindowsSeen | ResultSeen
 Observe = Callable[[Observation], None]
 """Called from the dispatch's own trio task; must not block."""
-
-
-class SeenAlive(msgspec.Struct, frozen=True):
-    """The shim lives (its lock is held), or only its child does: attach()."""
-
-    shim_lost: bool = False
-
-
-class SeenEnded(msgspec.Struct, frozen=True):
-    """There is an exit record or a result to harvest: attach() returns it at once."""
-
-
-class SeenDead(msgspec.Struct, frozen=True):
-    """It was started, and is gone in the middle."""
-
-    reason: str
-
-
-class SeenNothing(msgspec.Struct, frozen=True):
-    """It was never started: killed between the intent and the spawn."""
-
-
-Seen = SeenAlive | SeenEnded | SeenDead | SeenNothing
 
 
 class Executor(Protocol):

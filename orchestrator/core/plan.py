@@ -1,0 +1,130 @@
+"""Look at the state and say what is due now.
+
+Level-triggered: the same state gives the same plan, so a restarted driver needs no
+memory of what it was about to do.  Costs what it starts, never what there is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.core.budget import Purse
+from orchestrator.core.graph import best_first, is_live_cooling, is_live_ready
+from orchestrator.core.model import RunStatus, Stage, TaskId, TaskStatus
+from orchestrator.core.state import RunState, TaskState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartStage:
+    task_id: TaskId
+    stage: Stage
+    attempt: int
+    dispatch: int
+    max_budget_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    starts: tuple[StartStage, ...] = ()
+    finalize: RunStatus | None = None
+    wake_at: float | None = None
+    """Epoch seconds: when time alone makes something due."""
+    limited_by: str = "nothing"
+    """What keeps more from starting: ``tasks``, ``max_concurrent``, ``cooldown``, ``paused`` …"""
+    stalled: str = ""
+    """Why nothing can happen any more without a person; empty while something can."""
+
+
+def plan(state: RunState, *, now: float, limit: int) -> Plan:
+    """``limit``: children that may be out at once, those of an interactive lane included."""
+    if state.finalized is not None:
+        return Plan(limited_by="finished")
+    if state.is_settled and not state.in_flight:
+        return Plan(finalize=final_status(state), limited_by="finished")
+    barred, wake_at = _barred(state, now)
+    if barred:
+        is_waiting = wake_at is not None or bool(state.in_flight)
+        return Plan(wake_at=wake_at, limited_by=barred, stalled="" if is_waiting else barred)
+    starts, limited_by = _starts(state, now, limit - len(state.in_flight))
+    wake_at = _next_cooled(state, now)
+    stalled = ""
+    if not starts and not state.in_flight and wake_at is None:
+        stalled = limited_by if limited_by != "tasks" else _nothing_left(state)
+    return Plan(starts=starts, wake_at=wake_at, limited_by=limited_by, stalled=stalled)
+
+
+def final_status(state: RunState) -> RunStatus:
+    counts = state.counts
+    if counts.get(TaskStatus.FAILED, 0) or counts.get(TaskStatus.CASCADE_BLOCKED, 0):
+        return RunStatus.FAILED
+    if counts.get(TaskStatus.REJECTED, 0):
+        return RunStatus.COMPLETED_WITH_REJECTIONS
+    return RunStatus.COMPLETED
+
+
+def ready_tasks(state: RunState, now: float) -> list[TaskState]:
+    """Every task that could start now, best first.  Costs what there is: for a person's eyes."""
+    return list(_candidates(state, now))
+
+
+def _barred(state: RunState, now: float) -> tuple[str, float | None]:
+    if state.stop_requested is not None:
+        return "stopping", None
+    if state.parked is not None:
+        return "parked", None
+    if state.paused is not None:
+        return "paused", None
+    if state.cooldown_until is not None and state.cooldown_until > now:
+        return "cooldown", state.cooldown_until
+    return "", None
+
+
+def _starts(state: RunState, now: float, free: int) -> tuple[tuple[StartStage, ...], str]:
+    starts: list[StartStage] = []
+    purse = Purse.of(state)
+    for task in _candidates(state, now):
+        if len(starts) >= free:
+            return tuple(starts), "max_concurrent"
+        reservation = None
+        if not task.stage.is_deterministic:
+            if purse.is_empty:
+                return tuple(starts), "budget"
+            reservation = purse.reserve(state.project.stage(task.stage).max_budget_usd)
+        starts.append(
+            StartStage(
+                task_id=task.id,
+                stage=task.stage,
+                attempt=task.attempt,
+                dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
+                max_budget_usd=reservation,
+            )
+        )
+    return tuple(starts), "tasks"
+
+
+def _candidates(state: RunState, now: float) -> Iterator[TaskState]:
+    """Tasks that may start, best first: those that have cooled down, then the ready ones."""
+    seen: set[TaskId] = set()
+    for item in best_first(state.cooling):
+        if item[0] > now:
+            break
+        if is_live_cooling(state, item) and item[1] not in seen:
+            seen.add(item[1])
+            yield state.tasks[item[1]]
+    for entry in best_first(state.ready):
+        if is_live_ready(state, entry) and entry[2] not in seen:
+            seen.add(entry[2])
+            yield state.tasks[entry[2]]
+
+
+def _next_cooled(state: RunState, now: float) -> float | None:
+    for item in best_first(state.cooling):
+        if item[0] > now and is_live_cooling(state, item):
+            return item[0]
+    return None
+
+
+def _nothing_left(state: RunState) -> str:
+    if state.missing:
+        return f"waiting for tasks that are not added: {', '.join(sorted(state.missing))}"
+    held = [task.id for task in state.tasks.values() if task.status is TaskStatus.HELD]
+    return f"held for a person: {', '.join(held)}" if held else "there are no tasks"
