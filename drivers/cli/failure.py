@@ -7,33 +7,31 @@ goes to a file whose path the line names.
 import os
 import signal
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.core.errors import ExitStatus, OrchestratorError
 
 
-@dataclass(slots=True)
 class Log:
     """Where a traceback goes: beside the run once there is one."""
 
-    directory: Path | None = None
+    def __init__(self) -> None:
+        self.directory: str | os.PathLike[str] | None = None
 
-    def write(self, error: BaseException) -> Path | None:
+    def write(self, error: BaseException) -> str | None:
         """None where it cannot be written: there is nothing more to be done about that."""
         import tempfile
         import time
         import traceback
 
         text = "".join(traceback.format_exception(error))
-        for directory in (self.directory, Path(tempfile.gettempdir())):
+        for directory in (self.directory, tempfile.gettempdir()):
             if directory is None:
                 continue
-            path = directory / "orchestrator-errors.log"
+            path = os.path.join(directory, "orchestrator-errors.log")
             try:
-                directory.mkdir(parents=True, exist_ok=True)
-                with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
+                os.makedirs(directory, exist_ok=True)
+                with open(path, "a", encoding="utf-8", errors="backslashreplace") as log:
                     log.write(f"--- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n{text}")
             except OSError:
                 continue
@@ -82,7 +80,7 @@ def _where(fault: OSError) -> str:
     return f": {os.fsdecode(fault.filename)}" if isinstance(fault.filename, str | bytes) else ""
 
 
-def _more(path: Path | None) -> str:
+def _more(path: str | None) -> str:
     return f" (details in {path})" if path else ""
 
 

@@ -38,11 +38,12 @@ def _perform(argv: Sequence[str], log: failure.Log) -> int:
     if verb is None:
         print(arguments.version() if "--version" in rest else arguments.overview())
         return ExitStatus.DONE
-    module = verb.load()
-    args = arguments.parse(verb, module, rest)
 
+    from drivers.cli import parser
     from drivers.cli.context import Context
 
+    module = verb.load()
+    args = parser.parse(verb, module, rest)
     piped = sys.stdout is None or not sys.stdout.isatty()
     json_by_default = piped and bool(getattr(module, "JSON_WHEN_PIPED", False))
     ctx = Context.of(args, json_by_default=json_by_default, log=log)
