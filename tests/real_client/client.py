@@ -1,0 +1,201 @@
+"""Runs the real client against a loopback API, in an environment that holds nothing of this
+machine's: an empty home, a dummy key.
+
+Every process that is started here is ended by its pid when the Client closes.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+API_KEY = {"ANTHROPIC_API_KEY": "sk-ant-dummy"}
+SUBSCRIPTION = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-dummy"}
+"""With this instead of a key the client believes that it runs on a subscription."""
+
+_RUN_TIMEOUT_S = 60.0
+_WAIT_POLL_S = 0.02
+
+
+def new_session() -> str:
+    return str(uuid.uuid4())
+
+
+def base_environment(home: Path, url: str) -> dict[str, str]:
+    """What the client needs to run here, and nothing that would let it reach further."""
+    return {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "ANTHROPIC_BASE_URL": url,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "IS_SANDBOX": "1",
+    }
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the client left."""
+
+    exit: int
+    """As subprocess says it: negative for a signal."""
+    lines: tuple[Mapping[str, Any], ...]
+    stderr: str
+    duration_s: float
+
+    def of_type(self, kind: str) -> list[Mapping[str, Any]]:
+        return [line for line in self.lines if line.get("type") == kind]
+
+    @property
+    def init(self) -> Mapping[str, Any]:
+        return next(line for line in self.lines if line.get("subtype") == "init")
+
+    @property
+    def result(self) -> Mapping[str, Any]:
+        """The last result line."""
+        return self.of_type("result")[-1]
+
+
+class Child:
+    """A client that is running."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", stdout: Path, stderr: Path) -> None:
+        self.process = process
+        self._stdout = stdout
+        self._stderr = stderr
+        self._started = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def descendants(self) -> list[psutil.Process]:
+        try:
+            return psutil.Process(self.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def wait(self, timeout_s: float = _RUN_TIMEOUT_S) -> Ran:
+        code = self.process.wait(timeout=timeout_s)
+        lines = [json.loads(line) for line in self._stdout.read_bytes().splitlines() if line]
+        return Ran(
+            exit=code,
+            lines=tuple(lines),
+            stderr=self._stderr.read_text(errors="replace"),
+            duration_s=time.monotonic() - self._started,
+        )
+
+
+class Client:
+    """The binary with a home and a working directory of its own, talking to one API."""
+
+    def __init__(self, binary: Path, where: Path, url: str) -> None:
+        self.binary = binary
+        self.home = where / "home"
+        self.work = where / "work"
+        self.url = url
+        self._logs = where / "logs"
+        for directory in (self.home, self.work, self._logs):
+            directory.mkdir(parents=True, exist_ok=True)
+        self._children: list[Child] = []
+        self._seen: dict[int, psutil.Process] = {}
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in self._children:
+            self.remember_descendants(child)
+            if child.process.poll() is None:
+                child.process.kill()
+            child.process.wait()
+        for process in self._seen.values():
+            # psutil compares the start time, so a later process with this pid is left alone.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def remember_descendants(self, child: Child) -> list[psutil.Process]:
+        """The child's present descendants; they are ended when this Client closes."""
+        found = child.descendants()
+        self._seen.update({process.pid: process for process in found})
+        return found
+
+    def start(
+        self,
+        *args: str,
+        prompt: str | bytes,
+        cwd: Path | None = None,
+        credential: Mapping[str, str] = API_KEY,
+        env: Mapping[str, str] | None = None,
+    ) -> Child:
+        number = len(self._children) + 1
+        stdin = self._logs / f"{number}.prompt"
+        stdin.write_bytes(prompt.encode() if isinstance(prompt, str) else prompt)
+        stdout, stderr = self._logs / f"{number}.stdout", self._logs / f"{number}.stderr"
+        argv = [str(self.binary), "-p", "--output-format", "stream-json", "--verbose", *args]
+        environment = {**base_environment(self.home, self.url), **credential, **(env or {})}
+        with stdin.open("rb") as given, stdout.open("wb") as out, stderr.open("wb") as err:
+            process = subprocess.Popen(
+                argv,
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                cwd=cwd or self.work,
+                env=environment,
+                start_new_session=True,
+            )
+        child = Child(process, stdout, stderr)
+        self._children.append(child)
+        return child
+
+    def run(
+        self,
+        *args: str,
+        prompt: str | bytes,
+        cwd: Path | None = None,
+        credential: Mapping[str, str] = API_KEY,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran:
+        child = self.start(*args, prompt=prompt, cwd=cwd, credential=credential, env=env)
+        return child.wait()
+
+    def transcripts(self, session: str) -> list[Path]:
+        return sorted(self.home.glob(f".claude/projects/*/{session}.jsonl"))
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+    """For what a real process does in its own time.  Raises TimeoutError naming ``what``."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout_s} s: {what}")
+        time.sleep(_WAIT_POLL_S)
+
+
+def schema(*required: str, **properties: str) -> str:
+    """A flat JSON schema: ``schema("ok", ok="boolean")``."""
+    value = {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return json.dumps(value)
