@@ -3,10 +3,11 @@
 Whatever is wrong with it ends in one line that names the nearest thing there is.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from drivers.cli.verbs import GROUPS, NOT_BUILT, VERBS, Verb
 from orchestrator.core.errors import Usage
+from orchestrator.core.words import nearest
 
 GLOBAL_WITH_VALUE = ("--run", "--project", "--root")
 GLOBAL_FLAGS = ("--json", "--text")
@@ -69,11 +70,3 @@ def version() -> str:
         return f"orchestrator {metadata.version('orchestrator')}"
     except metadata.PackageNotFoundError:
         return "orchestrator, run from its source"
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """`` (did you mean …?)``, or nothing where nothing is near."""
-    import difflib
-
-    near = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from drivers.cli.arguments import nearest
 from drivers.cli.verbs import Verb, VerbModule
 from orchestrator.core.errors import Usage
+from orchestrator.core.words import nearest
 
 
 class Parser(argparse.ArgumentParser):
