@@ -1,0 +1,314 @@
+"""Turn the report of a dispatch into the events it causes.
+
+FOLLOWS says what each cause leads to; that table is DESIGN's "What follows what".
+A crash, a limit or an outage spends no attempt; only a verdict about the work does.
+"""
+
+import zlib
+from collections.abc import Mapping
+from enum import Enum, auto
+
+from orchestrator.core.errors import StaleReport
+from orchestrator.core.events import (
+    CascadeBlocked,
+    CooldownStarted,
+    KnownEvent,
+    RetryScheduled,
+    RunPaused,
+    StageRecorded,
+    TaskFailed,
+    TaskHeld,
+)
+from orchestrator.core.graph import doomed_dependents
+from orchestrator.core.learnings import learnings_from, signature_of
+from orchestrator.core.model import Cause, Outcome, Report, Stage
+from orchestrator.core.state import Lease, RunState, TaskState
+
+LIMIT_DELAY_S_MIN = 1.0
+OUTAGE_DELAY_S_MAX = 1800.0
+
+
+class Follow(Enum):
+    RETRY = auto()
+    """The same stage again, one attempt spent."""
+    IMPLEMENT = auto()
+    """Back to implement, one of its attempts spent."""
+    SEND_BACK = auto()
+    """Back to implement by review, at most ``send_backs_max`` times."""
+    HOLD = auto()
+    """A person has to look."""
+    REPAIR = auto()
+    """The same attempt after the reset command, at most ``infrastructure_retries_max`` times."""
+    AGAIN = auto()
+    """The same attempt, at once."""
+    WAIT_LIMIT = auto()
+    """The same attempt, once the account's limit is over; nothing else starts before."""
+    WAIT_OUTAGE = auto()
+    """The same attempt, after a growing delay."""
+    PAUSE = auto()
+    """The same attempt, once a person has mended what every dispatch would meet."""
+
+
+_SAME_FOR_ALL: Mapping[Cause, Follow] = {
+    Cause.INVALID_OUTPUT: Follow.RETRY,
+    Cause.TIMEOUT: Follow.RETRY,
+    Cause.WORK_ERROR: Follow.RETRY,
+    Cause.NO_CHANGE: Follow.RETRY,
+    Cause.CONFLICT_MARKERS: Follow.RETRY,
+    Cause.WROTE_FILES: Follow.RETRY,
+    Cause.TESTS_FAILED: Follow.IMPLEMENT,
+    Cause.EMPTY_CHANGE: Follow.IMPLEMENT,
+    Cause.REJECTED: Follow.SEND_BACK,
+    Cause.NOT_FEASIBLE: Follow.HOLD,
+    Cause.MERGE_CONFLICT: Follow.HOLD,
+    Cause.INFRASTRUCTURE: Follow.REPAIR,
+    Cause.CRASH: Follow.AGAIN,
+    Cause.INTERRUPTED: Follow.AGAIN,
+    Cause.BUDGET: Follow.AGAIN,
+    Cause.LIMIT: Follow.WAIT_LIMIT,
+    Cause.OUTAGE: Follow.WAIT_OUTAGE,
+    Cause.AUTH: Follow.PAUSE,
+    Cause.BILLING: Follow.PAUSE,
+    Cause.MISCONFIGURED: Follow.PAUSE,
+}
+
+_OWN_WAY: Mapping[tuple[Stage, Cause], Follow] = {
+    (Stage.TEST, Cause.TIMEOUT): Follow.IMPLEMENT,
+    (Stage.INTAKE, Cause.TIMEOUT): Follow.REPAIR,
+    (Stage.DELIVER, Cause.TIMEOUT): Follow.REPAIR,
+    (Stage.INTAKE, Cause.INVALID_OUTPUT): Follow.REPAIR,
+    (Stage.TEST, Cause.INVALID_OUTPUT): Follow.REPAIR,
+    (Stage.DELIVER, Cause.INVALID_OUTPUT): Follow.REPAIR,
+    (Stage.INTAKE, Cause.WORK_ERROR): Follow.REPAIR,
+    (Stage.TEST, Cause.WORK_ERROR): Follow.REPAIR,
+    (Stage.DELIVER, Cause.WORK_ERROR): Follow.REPAIR,
+}
+
+FOLLOWS: Mapping[tuple[Stage, Cause], Follow] = {
+    (stage, cause): _OWN_WAY.get((stage, cause), follow)
+    for stage in Stage
+    for cause, follow in _SAME_FOR_ALL.items()
+}
+
+
+def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...]:
+    """``now``: epoch seconds.  Raises StaleReport where the report answers no open dispatch."""
+    task, lease = _answered(state, report)
+    cause = report.ending.cause
+    if cause is None:
+        is_last = task.stage is task.pipeline.stages[-1]
+        outcome = Outcome.COMPLETED if is_last else Outcome.ADVANCED
+        return (_record(lease, report, outcome),)
+    match FOLLOWS[task.stage, cause]:
+        case Follow.RETRY:
+            return _retry(state, task, lease, report, stage=task.stage)
+        case Follow.IMPLEMENT:
+            return _retry(state, task, lease, report, stage=Stage.IMPLEMENT)
+        case Follow.SEND_BACK:
+            return _send_back(state, task, lease, report)
+        case Follow.HOLD:
+            held = TaskHeld(task_id=task.id, reason=report.ending.error or cause.value)
+            return (_record(lease, report, Outcome.HELD), held)
+        case Follow.REPAIR:
+            return _repair(state, task, lease, report)
+        case Follow.AGAIN:
+            return _again(state, task, lease, report)
+        case Follow.WAIT_LIMIT:
+            return _wait_limit(state, task, lease, report, now)
+        case Follow.WAIT_OUTAGE:
+            return _wait_outage(state, task, lease, report, now)
+        case Follow.PAUSE:
+            reason = f"{report.ending.error or cause.value}; then: orchestrator unpause"
+            paused = () if state.paused is not None else (RunPaused(reason=reason, by="driver"),)
+            return (*_same_attempt(task, lease, report), *paused)
+
+
+def _answered(state: RunState, report: Report) -> tuple[TaskState, Lease]:
+    for lease in state.in_flight.values():
+        if lease.work_item_id == report.work_item_id:
+            if lease.content_hash != report.content_hash:
+                raise StaleReport(f"{report.work_item_id}: the content hash is of another dispatch")
+            return state.tasks[lease.task_id], lease
+    raise StaleReport(f"{report.work_item_id} is not an outstanding dispatch")
+
+
+# -- a verdict about the work -------------------------------------------------------------------
+
+
+def _retry(
+    state: RunState, task: TaskState, lease: Lease, report: Report, *, stage: Stage
+) -> tuple[KnownEvent, ...]:
+    signature = signature_of(task.stage, report.ending)
+    attempt = task.attempts.get(stage, 1) + 1
+    if signature and signature == task.signature:
+        why = f"{task.stage} failed twice in the same way: {report.ending.error}"
+        return _fail(state, task, lease, report, why)
+    if attempt > state.settings.attempts_max:
+        why = f"{task.stage} failed, and {stage} has had {attempt - 1} attempts: "
+        return _fail(state, task, lease, report, why + report.ending.error)
+    delay_s = state.settings.retry_delay_s
+    retry = RetryScheduled(
+        task_id=task.id,
+        stage=stage,
+        attempt=attempt,
+        spends_attempt=True,
+        reason=_reason(report),
+        learnings=learnings_from(task, report.ending),
+        not_before=report.ending.ended_at + delay_s if delay_s else None,
+        # A last attempt in the same session would walk the same path a third time.
+        fresh_session=attempt == state.settings.attempts_max and not stage.is_deterministic,
+    )
+    return (_record(lease, report, Outcome.RETRY, signature), retry)
+
+
+def _send_back(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    attempt = task.attempts.get(Stage.IMPLEMENT, 1) + 1
+    if task.send_backs >= state.settings.send_backs_max or attempt > state.settings.attempts_max:
+        why = f"review rejected it {task.send_backs + 1} times: {report.ending.error}"
+        return _fail(state, task, lease, report, why)
+    retry = RetryScheduled(
+        task_id=task.id,
+        stage=Stage.IMPLEMENT,
+        attempt=attempt,
+        spends_attempt=True,
+        reason=_reason(report),
+        learnings=learnings_from(task, report.ending),
+        send_back=True,
+    )
+    return (_record(lease, report, Outcome.SENT_BACK), retry)
+
+
+def _fail(
+    state: RunState, task: TaskState, lease: Lease, report: Report, reason: str
+) -> tuple[KnownEvent, ...]:
+    signature = signature_of(task.stage, report.ending)
+    failed = TaskFailed(task_id=task.id, stage=task.stage, reason=reason, signature=signature)
+    doomed = doomed_dependents(state, task.id)
+    return (
+        _record(lease, report, Outcome.FAILED, signature),
+        failed,
+        *(CascadeBlocked(task_id=dependent, because=task.id) for dependent in doomed),
+        *_trip_breaker(state, signature, ending=1 + len(doomed)),
+    )
+
+
+def _trip_breaker(state: RunState, signature: str, *, ending: int) -> tuple[KnownEvent, ...]:
+    """Pause when tasks fail in a row: more of the same would only cost money."""
+    open_after = len(state.tasks) - ending
+    open_after -= sum(n for status, n in state.counts.items() if status.is_terminal)
+    if open_after <= 0 or state.paused is not None:
+        return ()
+    in_row = state.failures_in_row + 1
+    alike = state.failures_alike + 1 if signature and signature == state.failure_signature else 1
+    most = state.settings.failing_tasks_max
+    if alike >= most:
+        reason = f"{alike} tasks failed in the same way ({signature}); then: orchestrator unpause"
+    elif in_row >= most:
+        reason = f"{in_row} tasks failed in a row; look at them, then: orchestrator unpause"
+    else:
+        return ()
+    return (RunPaused(reason=reason, by="driver"),)
+
+
+# -- not the work's fault -------------------------------------------------------------------------
+
+
+def _repair(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    if task.infrastructure_retries >= state.settings.infrastructure_retries_max:
+        why = f"{task.stage} could not run, {task.infrastructure_retries + 1} times: "
+        return _fail(state, task, lease, report, why + report.ending.error)
+    return _same_attempt(task, lease, report, infrastructure=True)
+
+
+def _again(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    if report.ending.cause is Cause.CRASH and task.crashes + 1 >= state.settings.dispatches_max:
+        why = f"{task.stage} died {task.crashes + 1} times: {report.ending.error}"
+        return _fail(state, task, lease, report, why)
+    return _same_attempt(task, lease, report)
+
+
+def _wait_limit(
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
+) -> tuple[KnownEvent, ...]:
+    settings = state.settings
+    if report.ending.resets_at is None:
+        until = now + settings.limit_delay_s
+    else:
+        jitter_s = settings.limit_jitter_s * _spread(task.slug)
+        until = max(report.ending.resets_at, now + LIMIT_DELAY_S_MIN) + jitter_s
+    reason = report.ending.error or "usage limit"
+    later = state.cooldown_until is None or until > state.cooldown_until
+    cooldown = (CooldownStarted(until=until, reason=reason),) if later else ()
+    return (*_same_attempt(task, lease, report, not_before=until), *cooldown)
+
+
+def _spread(name: str) -> float:
+    """A share of 1 that differs from name to name: several drivers do not wake as one."""
+    return (zlib.crc32(name.encode()) % 1000) / 1000.0
+
+
+def _wait_outage(
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
+) -> tuple[KnownEvent, ...]:
+    delay_s = state.settings.outage_delay_s * 2.0 ** min(task.outages, 16)
+    until = now + min(delay_s, OUTAGE_DELAY_S_MAX)
+    return _same_attempt(task, lease, report, not_before=until)
+
+
+def _same_attempt(
+    task: TaskState,
+    lease: Lease,
+    report: Report,
+    *,
+    not_before: float | None = None,
+    infrastructure: bool = False,
+) -> tuple[KnownEvent, ...]:
+    again = RetryScheduled(
+        task_id=task.id,
+        stage=task.stage,
+        attempt=task.attempt,
+        spends_attempt=False,
+        reason=_reason(report),
+        not_before=not_before,
+        infrastructure=infrastructure,
+        run_reset=infrastructure,
+    )
+    return (_record(lease, report, Outcome.AGAIN), again)
+
+
+def _reason(report: Report) -> str:
+    cause = report.ending.cause
+    return f"{cause}: {report.ending.error}" if report.ending.error else str(cause)
+
+
+def _record(lease: Lease, report: Report, outcome: Outcome, signature: str = "") -> StageRecorded:
+    ending = report.ending
+    return StageRecorded(
+        task_id=lease.task_id,
+        stage=lease.stage,
+        attempt=lease.attempt,
+        dispatch=lease.dispatch,
+        work_item_id=lease.work_item_id,
+        status=ending.status,
+        outcome=outcome,
+        lane_used=report.lane_used or lease.lane,
+        cause=ending.cause,
+        error=ending.error,
+        signature=signature,
+        session_id=ending.session_id or lease.session_id,
+        session_lost=ending.session_lost,
+        model=lease.model,
+        cost=ending.cost,
+        checkpoint=report.checkpoint,
+        output=ending.structured_output,
+        evidence=ending.evidence,
+        exit=ending.exit,
+        started_at=ending.started_at,
+        ended_at=ending.ended_at,
+    )
