@@ -4,10 +4,11 @@ Level-triggered: the same state gives the same plan, so a restarted driver needs
 memory of what it was about to do.  Costs what it starts, never what there is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from orchestrator.core.budget import Purse
+from orchestrator.core.capacity import Capacity
 from orchestrator.core.graph import best_first, is_live_cooling, is_live_ready
 from orchestrator.core.model import RunStatus, Stage, TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
@@ -34,20 +35,29 @@ class Plan:
     """Why nothing can happen any more without a person; empty while something can."""
 
 
-def plan(state: RunState, *, now: float, limit: int) -> Plan:
-    """``limit``: children that may be out at once, those of an interactive lane included."""
+def plan(
+    state: RunState, *, now: float, capacity: Capacity, preparing: Collection[TaskId] = ()
+) -> Plan:
+    """``preparing``: tasks whose next dispatch is being made ready; each holds a slot.
+
+    ``capacity.limit`` counts the children of every lane, the interactive ones included.
+    """
     if state.finalized is not None:
         return Plan(limited_by="finished")
     if state.is_settled and not state.in_flight:
         return Plan(finalize=final_status(state), limited_by="finished")
+    is_busy = bool(state.in_flight or preparing)
     barred, wake_at = _barred(state, now)
     if barred:
-        is_waiting = wake_at is not None or bool(state.in_flight)
+        is_waiting = wake_at is not None or is_busy
         return Plan(wake_at=wake_at, limited_by=barred, stalled="" if is_waiting else barred)
-    starts, limited_by = _starts(state, now, limit - len(state.in_flight))
-    wake_at = _next_cooled(state, now)
+    free = capacity.limit - len(state.in_flight) - len(preparing)
+    starts, limited_by = _starts(state, now, free, preparing)
+    if limited_by == "max_concurrent":
+        limited_by, wake_at = capacity.limited_by, capacity.wake_at
+    wake_at = _earlier(wake_at, _next_cooled(state, now))
     stalled = ""
-    if not starts and not state.in_flight and wake_at is None:
+    if not starts and not is_busy and wake_at is None:
         stalled = limited_by if limited_by != "tasks" else _nothing_left(state)
     return Plan(starts=starts, wake_at=wake_at, limited_by=limited_by, stalled=stalled)
 
@@ -78,10 +88,14 @@ def _barred(state: RunState, now: float) -> tuple[str, float | None]:
     return "", None
 
 
-def _starts(state: RunState, now: float, free: int) -> tuple[tuple[StartStage, ...], str]:
+def _starts(
+    state: RunState, now: float, free: int, preparing: Collection[TaskId]
+) -> tuple[tuple[StartStage, ...], str]:
     starts: list[StartStage] = []
     purse = Purse.of(state)
     for task in _candidates(state, now):
+        if task.id in preparing:
+            continue
         if len(starts) >= free:
             return tuple(starts), "max_concurrent"
         reservation = None
@@ -121,6 +135,10 @@ def _next_cooled(state: RunState, now: float) -> float | None:
         if item[0] > now and is_live_cooling(state, item):
             return item[0]
     return None
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    return min((at for at in (one, other) if at is not None), default=None)
 
 
 def _nothing_left(state: RunState) -> str:

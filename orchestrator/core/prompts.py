@@ -25,8 +25,9 @@ Nobody can answer questions: where the task leaves something open, choose what i
 expect, and say so in notes.""",
     Stage.REVIEW: """\
 Review the change of this branch against its base as a careful maintainer would. You may only
-read. Look for what is wrong, missing or unsafe, not for matters of taste. Set approved = false only for
-issues that must be mended before this can be merged, and put the rest into non_blocking.""",
+read. Look for what is wrong, missing or unsafe, not for matters of taste. Set approved =
+false only for issues that must be mended before this can be merged, and put the rest into
+non_blocking.""",
 }
 
 INTERRUPTED = """\
@@ -37,15 +38,26 @@ PLACEHOLDERS = ("task_id", "title", "body", "plan", "learnings", "branch", "base
 
 
 def render(
-    task: TaskState, stage: Stage, *, template: str | None, base_commit: str, branch: str
+    task: TaskState,
+    stage: Stage,
+    *,
+    template: str | None,
+    base_commit: str,
+    branch: str,
+    change: str = "",
 ) -> str:
-    """The prompt of a model stage.  The header's first three lines never change in form."""
+    """The prompt of a model stage.  The header's first three lines never change in form.
+
+    ``change``: the diff that review judges.  It is given, because review cannot run git.
+    """
     parts = [
         f"Task: {_one_line(task.id)}\nStage: {stage}\nAttempt: {task.attempt}",
         _instructions(task, stage, template, base_commit=base_commit, branch=branch),
     ]
     if template is None:
         parts.append(_context(task, stage, base_commit=base_commit, branch=branch))
+    if stage is Stage.REVIEW:
+        parts.append(f"The change, as a diff:\n{quote(change)}")
     if task.interrupted:
         parts.append(INTERRUPTED)
     parts.append("Answer with the structured output that is asked for.")
@@ -89,10 +101,8 @@ def _context(task: TaskState, stage: Stage, *, base_commit: str, branch: str) ->
     plan = _plan(task)
     if plan and stage is not Stage.SCOPE:
         parts.append(f"The plan that was made for it:\n{plan}")
-    if stage is Stage.REVIEW:
-        parts.append(f"The change: git diff {base_commit or 'BASE'}..{branch}{_summary(task)}")
-    if task.learnings and stage is not Stage.REVIEW:
-        parts.append(f"What earlier attempts came to; mend this:\n{quote(task.learnings)}")
+    if stage is Stage.REVIEW and _summary(task):
+        parts.append(_summary(task))
     return "\n\n".join(parts)
 
 
@@ -109,7 +119,7 @@ def _summary(task: TaskState) -> str:
     done = task.outputs.get(Stage.IMPLEMENT)
     if not isinstance(done, dict):
         return ""
-    return f"\nIts author says:\n{quote(_text(done.get('summary')))}"
+    return f"Its author says:\n{quote(_text(done.get('summary')))}"
 
 
 def _text(value: Any) -> str:

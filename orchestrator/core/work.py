@@ -28,9 +28,16 @@ TITLE_CHARS_MAX = 72
 
 
 def make_work_item(
-    state: RunState, start: StartStage, *, new_session: SessionId, run_dir: str, now: float
+    state: RunState,
+    start: StartStage,
+    *,
+    new_session: SessionId,
+    run_dir: str,
+    now: float,
+    change: str = "",
 ) -> WorkItem:
-    """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute."""
+    """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute;
+    ``change`` is the diff that review judges."""
     task = state.tasks[start.task_id]
     project = state.project
     stage_settings = project.stage(start.stage)
@@ -49,7 +56,7 @@ def make_work_item(
         model=_model(state, task, start.stage) if is_model else "",
         effort=(task.effort or stage_settings.effort or "") if is_model else "",
         prompt=(
-            _model_prompt(state, task, start.stage)
+            _model_prompt(state, task, start.stage, change)
             if is_model
             else canonical_json(engine_inputs(state, task, start.stage, run_dir=run_dir))
         ),
@@ -217,13 +224,14 @@ def _dependencies(state: RunState, task: TaskState) -> list[dict[str, str]]:
     ]
 
 
-def _model_prompt(state: RunState, task: TaskState, stage: Stage) -> str:
+def _model_prompt(state: RunState, task: TaskState, stage: Stage, change: str) -> str:
     return render(
         task,
         stage,
         template=state.project.stage(stage).prompt,
         base_commit=start_commit(task),
         branch=branch_of(state, task),
+        change=change,
     )
 
 

@@ -25,6 +25,11 @@ class Workspace(Protocol):
         """Files changed since ``tree_before`` that hold conflict markers left by git."""
         ...
 
+    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+        """What the worktree's present content changes against ``start_commit``: a stat, then the
+        patch, cut at ``chars_max`` with a line that says so.  A reviewer cannot run git."""
+        ...
+
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
         """Keep the present tree under refs/orchestrator/<run>/<task>/salvage-<number>."""
         ...
