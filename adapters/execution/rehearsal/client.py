@@ -1,0 +1,175 @@
+"""The client's ``main``: from its arguments and standard input to its exit status."""
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+from adapters.execution.rehearsal import faults, wire
+from adapters.execution.rehearsal.conversation import Conversation, Ended, full_model_name
+from adapters.execution.rehearsal.options import Options, Refusal, is_uuid, parse
+from adapters.execution.rehearsal.scenario import Scenario, ScenarioError, Who, load, who_asks
+from adapters.execution.rehearsal.sessions import (
+    Session,
+    config_dir,
+    count_start,
+    find,
+    transcript_path,
+)
+from adapters.execution.rehearsal.tools import Tools
+
+_SIGINT_STATUS = 130
+_SIGTERM_STATUS = 143
+_NO_PROMPT = (
+    "Error: Input must be provided either through stdin or as a prompt argument when using --print"
+)
+
+
+def main(argv: list[str]) -> int:
+    try:
+        as_root = os.geteuid() == 0
+        options = parse(argv, as_root=as_root, sandboxed=os.environ.get("IS_SANDBOX") == "1")
+        if options.version:
+            _say(f"{wire.VERSION} (Claude Code; rehearsal agent)")
+            return 0
+        if options.words[:2] == ("auth", "status"):
+            _say('{"loggedIn": true, "authMethod": "rehearsal", "apiProvider": "rehearsal"}')
+            return 0
+        if options.words == ("faults",):
+            _list_faults()
+            return 0
+        return _print_mode(options, load(options.scenario))
+    except Refusal as refusal:
+        return _fail(str(refusal))
+    except ScenarioError as error:
+        return _fail(f"rehearsal: {error}")
+    except Ended as ended:
+        return ended.status
+    except KeyboardInterrupt:  # before there was a conversation
+        return _SIGINT_STATUS
+
+
+def _print_mode(options: Options, scenario: Scenario) -> NoReturn:
+    prompt = "\n".join(options.words) or sys.stdin.buffer.read().decode(errors="replace")
+    if not prompt.strip():
+        raise Refusal(_NO_PROMPT)
+    env, cwd = os.environ, os.getcwd()
+    config = config_dir(env)
+    session = _open_session(options, config, cwd)
+    who = _who(prompt, session)
+    start = count_start(config, cwd, f"{who.task} {who.stage} {who.attempt or 1}")
+    call = scenario.call(who, start)
+    if call.fault is not None and call.fault.name not in faults.KINDS:
+        known = ", ".join(sorted(faults.KINDS))
+        raise ScenarioError(f"unknown fault {call.fault.name!r}; known: {known}")
+
+    stream = wire.Stream(session.id, full_model_name(options.model), quiet=not options.stream)
+    schema_tool = ("StructuredOutput",) if options.json_schema is not None else ()
+    names = tuple(n for n in wire.TOOLS if options.tools is None or n in options.tools)
+    tools = Tools(
+        cwd,
+        available=(*names, *schema_tool),
+        allowed=options.allowed,
+        disallowed=options.disallowed,
+        permission_mode=options.permission_mode,
+        env=env,
+    )
+    play = Conversation(
+        call,
+        options=options,
+        session=session,
+        stream=stream,
+        tools=tools,
+        account=scenario.account,
+        env=env,
+    )
+    _handle_signals(play)
+    if call.fault is not None and faults.KINDS[call.fault.name].moment is faults.Moment.START:
+        faults.KINDS[call.fault.name].act(play, call.fault.params)
+    key_source = "ANTHROPIC_API_KEY" if env.get("ANTHROPIC_API_KEY") else "none"
+    stream.init(cwd, list(tools.available), options.permission_mode, key_source)
+    # Killed before this, the session does not exist, and its id is free again.
+    time.sleep(scenario.transcript_after_s)
+    session.append(
+        {
+            "type": "user",
+            "message": {"role": "user", "content": prompt},
+            "cwd": cwd,
+            "rehearsalCall": who._asdict(),
+        }
+    )
+    play.play()
+
+
+def _open_session(options: Options, config: str, cwd: str) -> Session:
+    if options.resume is not None:
+        found = find(config, cwd, options.resume) if is_uuid(options.resume) else None
+        if found is None:
+            _unknown_session(options)
+        here = transcript_path(config, cwd, options.resume)
+        return Session.resumed(found, here, options.resume)
+    session_id = options.session_id or wire.uuid()
+    path = transcript_path(config, cwd, session_id)
+    if options.session_id is not None and os.path.exists(path):
+        raise Refusal(f"Error: Session ID {session_id} is already in use.")
+    return Session(session_id, path if options.persistent else None)
+
+
+def _unknown_session(options: Options) -> NoReturn:
+    text = f"No conversation found with session ID: {options.resume}"
+    record = {
+        "type": "result",
+        "subtype": "error_during_execution",
+        "duration_ms": 0,
+        "duration_api_ms": 0,
+        "is_error": True,
+        "num_turns": 0,
+        "stop_reason": None,
+        "session_id": options.resume,
+        "total_cost_usd": 0,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+        "modelUsage": {},
+        "permission_denials": [],
+        "uuid": wire.uuid(),
+        "errors": [text],
+        "result_index": 0,
+    }
+    wire.Stream("", "", quiet=not options.stream).line(record)
+    raise Refusal(text)
+
+
+def _who(prompt: str, session: Session) -> Who:
+    """A prompt without markers goes on with what its session was asked last."""
+    who = who_asks(prompt)
+    if who is not None:
+        return who
+    if session.calls:
+        return Who(**session.calls[-1])
+    return Who("", "", None)
+
+
+def _handle_signals(play: Conversation) -> None:
+    def terminate(_signal: int, _frame: FrameType | None) -> None:
+        play.terminated()
+        os._exit(_SIGTERM_STATUS)
+
+    signal.signal(signal.SIGTERM, terminate)
+    # Also where a shell started it in the background, with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _list_faults() -> None:
+    order = list(faults.Moment)
+    for name, kind in sorted(faults.KINDS.items(), key=lambda item: order.index(item[1].moment)):
+        _say(f"{name:<24} {kind.about.strip()} ({kind.moment.value})")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def _fail(text: str) -> int:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    return 1
