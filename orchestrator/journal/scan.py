@@ -1,0 +1,134 @@
+"""Where the commits in a journal's bytes end, and whether its rest is torn or damaged.
+
+Invariant: only whole commits come out, in order and without gaps.  A commit is
+synced before the next is written, so bytes that cannot be read are a torn tail
+where no other commit follows them, and damage where one does.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orchestrator.core.errors import JournalDamaged
+from orchestrator.core.events import Entry
+from orchestrator.journal.codec import Unreadable, decode
+
+Read = Callable[[int, int], bytes]
+"""(offset, bytes_max) -> bytes, fewer only at the end of the file.  ``bytes_max`` may be huge."""
+
+BATCH_BYTES = 1 << 20
+"""Read at once: bounds the memory that a journal of any length needs."""
+
+_ALL = 1 << 62
+
+_MARK_BYTES = 128
+"""Compared before each read on: tells a journal that was rewritten under its reader."""
+
+
+class Batch(NamedTuple):
+    entries: list[Entry]
+    torn: bool
+    """At the end: bytes follow that are no whole commit, one being written or a torn tail."""
+
+
+class Follower:
+    """Reads a journal on from where it last was, batch by batch."""
+
+    def __init__(self, read: Read, name: str) -> None:
+        self._read = read
+        self._name = name
+        self._mark = b""
+        self.offset = 0
+        """Of the end of the last whole commit."""
+        self.line = 0
+        """How many lines end there."""
+        self.seq = 0
+
+    def next_batch(self) -> Batch:
+        """The next whole commits, about ``BATCH_BYTES`` of them; none: the end is reached.
+
+        Raises JournalDamaged, naming the line.
+        """
+        wanted = BATCH_BYTES
+        while True:
+            data = self._read_on(wanted)
+            entries, bad = self._scan(data)
+            if bad is not None and not entries:
+                self._require_torn(self.rest(), bad)
+                return Batch(entries, torn=True)
+            if entries or len(data) < wanted:
+                return Batch(entries, torn=not entries and bool(data))
+            wanted *= 2  # one commit longer than this
+
+    def rest(self) -> bytes:
+        """What follows the last whole commit."""
+        return self._read_on(_ALL)
+
+    def advance(self, data: bytes, used: int, entries: int) -> None:
+        """Pass over whole commits: the first ``used`` bytes, which hold this many entries."""
+        self.offset += used
+        self.line += entries
+        self.seq += entries
+        self._mark = (self._mark + data[max(0, used - _MARK_BYTES) : used])[-_MARK_BYTES:]
+
+    def _read_on(self, bytes_max: int) -> bytes:
+        mark = self._mark
+        data = self._read(self.offset - len(mark), len(mark) + bytes_max)
+        if not data.startswith(mark):
+            raise JournalDamaged(
+                f"{self._name}: what was read up to line {self.line} is not there any more; the"
+                " disk lost it, or something else wrote to the file: run the command again, and"
+                " restore the file from a copy if it says this twice"
+            )
+        return data[len(mark) :]
+
+    def _scan(self, data: bytes) -> tuple[list[Entry], str | None]:
+        """Pass over the whole commits in ``data``: their entries, and the bad line after them."""
+        entries: list[Entry] = []
+        pending: list[Entry] = []
+        used = start = 0
+        seq = self.seq
+        bad: str | None = None
+        while (end := data.find(b"\n", start)) >= 0:
+            try:
+                entry, ends_commit, commit_lines = decode(data[start:end])
+            except Unreadable as error:
+                bad = f"line {self.line + len(entries) + len(pending) + 1}: {error}"
+                break
+            start = end + 1
+            seq += 1
+            pending.append(entry)
+            if entry.seq != seq or (ends_commit and commit_lines not in {0, len(pending)}):
+                self._refuse(
+                    f"line {self.line + len(entries) + len(pending)} has number {entry.seq}"
+                    f" where {seq} belongs"
+                    if entry.seq != seq
+                    else f"line {self.line + len(entries) + len(pending)} ends a commit of"
+                    f" {commit_lines} lines, and there are {len(pending)}"
+                )
+            if ends_commit:
+                entries += pending
+                pending.clear()
+                used = start
+        self.advance(data, used, len(entries))
+        return entries, bad
+
+    def _require_torn(self, rest: bytes, bad: str) -> None:
+        """``rest`` holds a line that cannot be read: refuse it unless it is of the last commit."""
+        *lines, unfinished = rest.split(b"\n")
+        for index, line in enumerate(lines):
+            try:
+                entry, ends_commit, commit_lines = decode(line)
+            except Unreadable:
+                continue
+            if not ends_commit:
+                continue
+            is_this_commit = entry.seq - max(commit_lines, 1) == self.seq
+            is_last = index == len(lines) - 1 and not unfinished
+            if not (is_this_commit and is_last):
+                self._refuse(bad)
+
+    def _refuse(self, what: str) -> None:
+        raise JournalDamaged(
+            f"{self._name}: {what}; nothing was changed: restore the file from a copy, or ask for"
+            " help with it"
+        )
