@@ -9,15 +9,14 @@ import re
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import msgspec
 from pydantic import ValidationError
 
-from adapters.project.mistakes import Where, at, usage_of
+from adapters.project.mistakes import LineOf, at, usage_of
 from adapters.project.schema import ModelStageTable, ProjectFile, StagesTable
 from adapters.project.text import parse_toml, read_text, shown_path
-from adapters.project.toml_lines import lines_of, nearest_line
+from adapters.project.toml_lines import toml_positions
 from orchestrator.core.errors import OrchestratorError, Refused, Usage
 from orchestrator.core.settings import (
     AgentSettings,
@@ -65,10 +64,7 @@ def read_project_file(path: Path, root: Path) -> Project:
     shown = shown_path(path)
     text = read_text(path, shown)
     document = parse_toml(text, shown)
-
-    def line_of(where: Where) -> int | None:
-        return nearest_line(lines_of(text), where)
-
+    line_of = toml_positions(text)
     try:
         parsed = ProjectFile.model_validate(document)
     except ValidationError as error:
@@ -82,8 +78,8 @@ def read_project_file(path: Path, root: Path) -> Project:
         agent=AgentSettings(
             command=parsed.agent.command or ("claude",),
             permission_mode=parsed.agent.permission_mode,
-            allowed_tools=tuple(parsed.agent.allowed_tools),
-            pass_env=tuple(parsed.agent.pass_env),
+            allowed_tools=parsed.agent.allowed_tools,
+            pass_env=parsed.agent.pass_env,
             env=parsed.agent.env,
             oauth_token_file=parsed.agent.oauth_token_file,
         ),
@@ -175,7 +171,9 @@ def _module(spec: str, tried: str) -> ModuleType:
         raise Usage(f"no project {spec!r}: tried {tried} and the module {spec}") from error
 
 
-def _stages(parsed: StagesTable, root: Path, shown: str, line_of: Any) -> dict[str, StageSettings]:
+def _stages(
+    parsed: StagesTable, root: Path, shown: str, line_of: LineOf
+) -> dict[str, StageSettings]:
     stages: dict[str, StageSettings] = {}
     for name, table in parsed:
         match table:

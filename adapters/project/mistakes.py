@@ -1,6 +1,6 @@
 """Say what is wrong in a file that a person wrote: one line, with file, line, key and remedy.
 
-Nothing is decided here.  The first mistake by line is told in full, the rest are counted.
+Nothing is decided here.  The first mistake by line is told, the rest are counted.
 """
 
 import difflib
@@ -17,12 +17,15 @@ from orchestrator.core.errors import Usage
 Where = tuple[str | int, ...]
 LineOf = Callable[[Where], int | None]
 
+LISTED_MAX = 12
+CHARACTERS_MAX = 500
+
 _WANTED: Final[Mapping[str, str]] = {
     "string_type": "a string",
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
-    "list_type": "a list",
+    "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
     "model_attributes_type": "a table",
@@ -30,26 +33,29 @@ _WANTED: Final[Mapping[str, str]] = {
 
 
 def at(shown: str, line: int | None, what: str) -> str:
-    """``file:line: what``, in the form that editors can jump to."""
-    return f"{shown}:{line}: {what}" if line else f"{shown}: {what}"
+    """``file:line: what``, in the form that editors can jump to: one line, whatever it quotes."""
+    told = "".join(c if c.isprintable() else " " for c in what[:CHARACTERS_MAX])
+    return f"{shown}:{line}: {told}" if line else f"{shown}: {told}"
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """A tail for a message: the nearest known word, or all of them where none is near."""
+    """A tail for a message: the nearest known word; where none is near, all, if they are few."""
     words = sorted(known)
     spelled = {word.lower(): word for word in words}
-    if near := difflib.get_close_matches(wrong.lower(), spelled, n=1, cutoff=0.6):
+    begun = [word for word in spelled if len(wrong) > 1 and word.startswith(wrong.lower())]
+    near = begun[:1] or difflib.get_close_matches(wrong.lower(), spelled, n=1, cutoff=0.6)
+    if near:
         return f'; did you mean "{spelled[near[0]]}"?'
-    return f"; known: {', '.join(words)}" if words else ""
+    return f"; known: {', '.join(words)}" if 0 < len(words) <= LISTED_MAX else ""
 
 
 def usage_of(error: ValidationError, root: type[BaseModel], shown: str, line_of: LineOf) -> Usage:
     """The error to raise for what pydantic found in a document of the shape ``root``."""
-    found = [(line_of(detail["loc"]), _told(detail, root)) for detail in error.errors()]
-    found.sort(key=lambda mistake: mistake[0] or 0)
-    line, what = found[0]
-    rest = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return Usage(at(shown, line, what) + rest)
+    details = error.errors()
+    # A missing key is told last: it is often the consequence of a misspelled one.
+    first = min(details, key=lambda it: (it["type"] == "missing", line_of(it["loc"]) or 0))
+    rest = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return Usage(at(shown, line_of(first["loc"]), _told(first, root)) + rest)
 
 
 def key_name(where: Where) -> str:
@@ -73,6 +79,8 @@ def _told(detail: ErrorDetails, root: type[BaseModel]) -> str:
             return f'unknown key "{where[-1]}"{place}' + did_you_mean(
                 str(where[-1]), _keys_at(root, where[:-1])
             )
+        case "invalid_key":
+            return f"the key {where[-1]} must be a string: quote it"
         case "missing":
             return f"{name} is missing"
         case kind if kind in _WANTED:
@@ -91,8 +99,13 @@ def _keys_at(root: type[BaseModel], where: Where) -> Iterable[str]:
             fields = {field.alias or name: field for name, field in at_hand.model_fields.items()}
             at_hand = _table_type(fields[str(part)].annotation)
         else:
-            at_hand = _table_type(typing.get_args(at_hand)[-1])
+            at_hand = _table_type(_element_type(at_hand))
     return [field.alias or name for name, field in at_hand.model_fields.items()]
+
+
+def _element_type(annotation: Any) -> Any:
+    """What ``tuple[X, ...]`` or ``dict[str, X]`` holds."""
+    return next(part for part in typing.get_args(annotation) if part not in (str, ...))
 
 
 def _table_type(annotation: Any) -> Any:

@@ -6,7 +6,7 @@ could only fail in the night, at the first child or the first branch, is refused
 
 import re
 import string
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -55,7 +55,7 @@ def _argv(value: Any) -> Argv:
             raise wrong("must be a list of words or one string")
 
 
-def _one_of(*known: str) -> AfterValidator:
+def one_of(*known: str) -> AfterValidator:
     def check(value: str) -> str:
         if value not in known:
             raise wrong(f'may not be "{value}"{did_you_mean(value, known)}')
@@ -121,7 +121,15 @@ def _known_version(value: int) -> int:
 Command = Annotated[Argv, BeforeValidator(_argv)]
 EnvironmentName = Annotated[str, _matching(_ENVIRONMENT_NAME, "no name of an environment variable")]
 Text = Annotated[str, AfterValidator(_text)]
+Version = Annotated[int, Field(alias="schema"), AfterValidator(_known_version)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+Item = TypeVar("Item")
+Items = Annotated[
+    tuple[Item, ...],
+    BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+]
 
 
 class Table(BaseModel):
@@ -129,7 +137,7 @@ class Table(BaseModel):
 
 
 class TasksTable(Table):
-    source: Annotated[str, _one_of("local", "github")] = "local"
+    source: Annotated[str, one_of("local", "github")] = "local"
     path: Text = "tasks.toml"
 
 
@@ -152,9 +160,9 @@ class ModelsTable(Table):
 
 class AgentTable(Table):
     command: Command = ("claude",)
-    permission_mode: Annotated[str, _one_of(*PERMISSION_MODES)] = "acceptEdits"
-    allowed_tools: list[Text] = []
-    pass_env: list[EnvironmentName] = []
+    permission_mode: Annotated[str, one_of(*PERMISSION_MODES)] = "acceptEdits"
+    allowed_tools: Items[Text] = ()
+    pass_env: Items[EnvironmentName] = ()
     env: Annotated[dict[str, str], AfterValidator(_environment)] = {}
     oauth_token_file: str = ""
     models: ModelsTable = ModelsTable()
@@ -177,7 +185,7 @@ class EngineStageTable(Table):
 class ModelStageTable(Table):
     prompt: Text | None = None
     timeout_s: Positive | None = None
-    effort: Annotated[str, _one_of(*EFFORTS)] | None = None
+    effort: Annotated[str, one_of(*EFFORTS)] | None = None
     model: Text | None = None
     max_budget_usd: Positive | None = None
 
@@ -192,7 +200,7 @@ class StagesTable(Table):
 
 
 class ProjectFile(Table):
-    version: Annotated[int, Field(alias="schema"), AfterValidator(_known_version)] = SCHEMA
+    version: Version = SCHEMA
     name: Annotated[
         str, _matching(_PROJECT_NAME, "letters, digits, dots, dashes and underscores only")
     ]

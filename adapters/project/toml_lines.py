@@ -6,7 +6,8 @@ moves forward, so that it ends whatever it is given.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 Path = tuple[str | int, ...]
 
@@ -29,6 +30,12 @@ def lines_of(text: str) -> dict[Path, int]:
         for length in range(1, len(path) + 1):
             lines.setdefault(path[:length], line)
     return lines
+
+
+def toml_positions(text: str) -> Callable[[Path], int | None]:
+    """Tells the nearest line of a path; the text is looked through once, when first asked."""
+    lines = cache(lambda: lines_of(text))
+    return lambda path: nearest_line(lines(), path)
 
 
 def nearest_line(lines: dict[Path, int], path: Path) -> int | None:
