@@ -31,9 +31,7 @@ def read_document(path: Path, shown: str) -> Document:
     text = read_text(path, shown)
     match path.suffix.lower():
         case ".toml":
-            return Document(
-                parse_toml(text, shown), lambda where: nearest_line(lines_of(text), where)
-            )
+            return Document(parse_toml(text, shown), toml_positions(text))
         case ".json":
             return Document(_json(text, shown), _yaml_positions(text))
         case ".yaml" | ".yml":
