@@ -21,7 +21,7 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
-from orchestrator.core.model import Cause, Outcome, Report, Stage
+from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
 from orchestrator.core.state import Lease, RunState, TaskState
 
 LIMIT_DELAY_S_MIN = 1.0
@@ -191,6 +191,19 @@ def _fail(
         failed,
         *(CascadeBlocked(task_id=dependent, because=task.id) for dependent in doomed),
         *_trip_breaker(state, signature, ending=1 + len(doomed)),
+    )
+
+
+def give_up(state: RunState, task_id: TaskId, reason: str) -> tuple[KnownEvent, ...]:
+    """A task whose dispatch cannot even be prepared; () where it is not waiting for one."""
+    task = state.tasks.get(task_id)
+    if task is None or task.status not in {TaskStatus.READY, TaskStatus.COOLING}:
+        return ()
+    doomed = doomed_dependents(state, task.id)
+    return (
+        TaskFailed(task_id=task.id, stage=task.stage, reason=reason),
+        *(CascadeBlocked(task_id=dependent, because=task.id) for dependent in doomed),
+        *_trip_breaker(state, "", ending=1 + len(doomed)),
     )
 
 

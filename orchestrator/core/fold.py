@@ -60,13 +60,29 @@ _S = TaskStatus
 TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     _S.WAITING: frozenset({_S.READY, _S.CASCADE_BLOCKED, _S.HELD, _S.REJECTED, _S.WAITING}),
     _S.READY: frozenset(
-        {_S.RUNNING, _S.WAITING, _S.HELD, _S.CASCADE_BLOCKED, _S.REJECTED, _S.READY}
+        {
+            _S.RUNNING,
+            _S.WAITING,
+            _S.HELD,
+            _S.FAILED,
+            _S.CASCADE_BLOCKED,
+            _S.REJECTED,
+            _S.READY,
+        }
     ),
     _S.RUNNING: frozenset(
         {_S.READY, _S.COOLING, _S.HELD, _S.COMPLETED, _S.FAILED, _S.REJECTED, _S.CASCADE_BLOCKED}
     ),
     _S.COOLING: frozenset(
-        {_S.RUNNING, _S.READY, _S.WAITING, _S.HELD, _S.REJECTED, _S.CASCADE_BLOCKED}
+        {
+            _S.RUNNING,
+            _S.READY,
+            _S.WAITING,
+            _S.HELD,
+            _S.FAILED,
+            _S.REJECTED,
+            _S.CASCADE_BLOCKED,
+        }
     ),
     _S.HELD: frozenset({_S.READY, _S.WAITING, _S.REJECTED, _S.CASCADE_BLOCKED}),
     _S.COMPLETED: frozenset({_S.READY, _S.WAITING}),
@@ -362,6 +378,7 @@ def _stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None
     task.records += 1
     state.audit.recorded += 1
     task.crashes += event.cause is Cause.CRASH
+    task.outages = task.outages + 1 if event.cause is Cause.OUTAGE else 0
     if not event.stage.is_deterministic:
         state.audit.calls += 1
         by_lane = state.audit.calls_by_lane

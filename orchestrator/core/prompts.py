@@ -103,6 +103,8 @@ def _context(task: TaskState, stage: Stage, *, base_commit: str, branch: str) ->
         parts.append(f"The plan that was made for it:\n{plan}")
     if stage is Stage.REVIEW and _summary(task):
         parts.append(_summary(task))
+    if task.learnings and stage is not Stage.REVIEW:
+        parts.append(f"What earlier attempts came to; mend this:\n{quote(task.learnings)}")
     return "\n\n".join(parts)
 
 

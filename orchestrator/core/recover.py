@@ -82,7 +82,9 @@ def recover(
                 )
             events.append(_reclaimed(lease, "redispatched", f"taken from {lease.host.hostname}"))
             continue
-        match seen[lease.task_id]:
+        match seen.get(lease.task_id):
+            case None:
+                continue
             case SeenAlive(shim_lost=lost):
                 events.append(_reclaimed(lease, "adopted", "its shim is gone" if lost else ""))
                 attach.append(lease.task_id)

@@ -1,0 +1,143 @@
+"""The dispatches that are being prepared or are out: one trio task each.
+
+A dispatch's task reports over the channel and touches neither state nor journal.
+Cancelling it detaches from the child.
+"""
+
+import errno
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from drivers.headless.messages import Ended, Message, Observed, Permission, Ready, Unready
+from drivers.headless.outside import Outside
+from drivers.stages import Dispatched, Errand, fault, make_errand, verify
+from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.model import Ending, TaskId
+from orchestrator.core.plan import StartStage
+from orchestrator.core.state import RunState
+from orchestrator.journal.live import LiveRun
+from orchestrator.ports.execution import Observation, Observe
+
+_HOUSE_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+)
+"""Trouble of the whole machine, which every other dispatch would meet too."""
+
+
+class Dispatches:
+    def __init__(
+        self, run: LiveRun, outside: Outside, send: trio.MemorySendChannel[Message]
+    ) -> None:
+        self._run = run
+        self._outside = outside
+        self._send = send
+        self._nursery: trio.Nursery | None = None
+        self._tidying: trio.Nursery | None = None
+        self.preparing: set[TaskId] = set()
+        self.out: dict[TaskId, Dispatched] = {}
+
+    def open(self, nursery: trio.Nursery, tidying: trio.Nursery) -> None:
+        """``tidying`` outlives ``nursery``: what it does is short, and nicer done than not."""
+        self._nursery = nursery
+        self._tidying = tidying
+
+    # -- called by the loop -----------------------------------------------------------------
+
+    def prepare(self, start: StartStage) -> None:
+        self.preparing.add(start.task_id)
+        self._start_soon(self._dispatch, start)
+
+    def prepared(self, ready: Ready, *, granted: bool, state: RunState) -> None:
+        task_id = ready.errand.start.task_id
+        self.preparing.discard(task_id)
+        if granted:
+            self.out[task_id] = Dispatched.of(state, state.in_flight[task_id])
+        ready.permission.give(granted=granted)
+
+    def unprepared(self, task_id: TaskId) -> None:
+        self.preparing.discard(task_id)
+
+    def ended(self, task_id: TaskId) -> None:
+        self.out.pop(task_id, None)
+
+    def attach(self, state: RunState, task_id: TaskId) -> None:
+        """Take up a dispatch of an earlier driver."""
+        lease = state.in_flight[task_id]
+        out = self.out[task_id] = Dispatched.of(state, lease)
+        executor = self._outside.executor
+        self._start_soon(self._follow, out, lambda observe: executor.attach(lease, observe))
+
+    def stop_all(self, state: RunState) -> None:
+        """End the children of every dispatch that is out; their endings are recorded."""
+        for task_id in self.out:
+            self._start_soon(self._outside.executor.stop, state.in_flight[task_id])
+
+    def tidy(self, worktree: str, branch: str) -> None:
+        """Remove a completed task's worktree, if nothing in it would be lost."""
+        if self._tidying is not None:
+            self._tidying.start_soon(self._outside.workspace.remove_if_safe, worktree, branch)
+
+    def alive(self) -> dict[str, str]:
+        """Who is out: for the narration."""
+        state = self._run.state
+        return {
+            str(task_id): f"pid {lease.child.pid if lease.child else '?'}, {lease.stage}, "
+            f"at most {lease.timeout_s:.0f} s"
+            for task_id, lease in state.in_flight.items()
+        }
+
+    # -- one dispatch -----------------------------------------------------------------------
+
+    async def _dispatch(self, start: StartStage) -> None:
+        permission = Permission()
+        try:
+            errand = await self._errand(start)
+            await self._outside.executor.prepare(errand.work)
+        except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
+            _raise_if_of_the_house(problem)
+            self._send.send_nowait(Unready(start, problem))
+            return
+        self._send.send_nowait(Ready(errand, permission))
+        await permission.given.wait()
+        if not permission.granted:
+            await self._outside.executor.discard(errand.work)
+            return
+        executor, work = self._outside.executor, errand.work
+        out = self.out[start.task_id]
+        await self._follow(out, lambda observe: executor.run(work, observe))
+
+    async def _errand(self, start: StartStage) -> Errand:
+        return await make_errand(
+            self._run.state,
+            start,
+            workspace=self._outside.workspace,
+            host=self._outside.host,
+            run_dir=self._outside.run_dir,
+            new_session=self._outside.new_session(),
+        )
+
+    async def _follow(self, out: Dispatched, begin: Callable[[Observe], Awaitable[Ending]]) -> None:
+        def observe(observation: Observation) -> None:
+            self._send.send_nowait(Observed(out, observation))
+
+        try:
+            ending = await begin(observe)
+            report = await verify(out, ending, self._outside.workspace)
+        except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
+            _raise_if_of_the_house(problem)
+            report = fault(out, problem, now=self._outside.host.now())
+        self._send.send_nowait(Ended(out, report))
+
+    def _start_soon(self, function: Callable[..., Awaitable[object]], *args: object) -> None:
+        if self._nursery is None:
+            raise RuntimeError("open() comes first")
+        self._nursery.start_soon(function, *args)
+
+
+def _raise_if_of_the_house(problem: Exception) -> None:
+    """A fault in one task's adapter costs that task; one of the machine stops the driver."""
+    if isinstance(problem, EnvironmentFault):
+        raise problem
+    if isinstance(problem, OSError) and problem.errno in _HOUSE_ERRNOS:
+        raise EnvironmentFault(f"{problem.strerror}: {problem.filename or 'no file named'}")

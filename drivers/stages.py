@@ -1,0 +1,132 @@
+"""One dispatch outside the journal: what it needs before it starts, what its end is worth.
+
+Shared by the headless driver and by ``next`` and ``record``.  Reads the state, never
+writes it.
+"""
+
+from dataclasses import dataclass
+
+from orchestrator.core.events import StageDispatched
+from orchestrator.core.model import (
+    Cause,
+    Checkpoint,
+    Ending,
+    Report,
+    ResultStatus,
+    SessionId,
+    Stage,
+    TaskId,
+    WorkItem,
+    WorkItemId,
+)
+from orchestrator.core.outputs import judge
+from orchestrator.core.plan import StartStage
+from orchestrator.core.state import Lease, RunState
+from orchestrator.core.work import dispatched, make_work_item, start_commit, worktree_of
+from orchestrator.ports.host import Host
+from orchestrator.ports.workspace import Workspace
+
+DIFF_CHARS_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """A dispatch ready to be committed: the work, and the event that makes it durable."""
+
+    start: StartStage
+    work: WorkItem
+    event: StageDispatched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """What verify() has to know of a dispatch that is out."""
+
+    task_id: TaskId
+    slug: str
+    stage: Stage
+    work_item_id: WorkItemId
+    content_hash: str
+    lane: str
+    worktree: str
+    tree_before: str
+    number: int
+    """Of the checkpoint: the task's recorded dispatches, this one included."""
+
+    @classmethod
+    def of(cls, state: RunState, lease: Lease) -> "Dispatched":
+        task = state.tasks[lease.task_id]
+        return cls(
+            task_id=task.id,
+            slug=task.slug,
+            stage=lease.stage,
+            work_item_id=lease.work_item_id,
+            content_hash=lease.content_hash,
+            lane=lease.lane,
+            worktree=lease.worktree,
+            tree_before=lease.tree_before,
+            number=task.records + 1,
+        )
+
+
+async def make_errand(
+    state: RunState,
+    start: StartStage,
+    *,
+    workspace: Workspace,
+    host: Host,
+    run_dir: str,
+    new_session: SessionId,
+) -> Errand:
+    """Look at the worktree where the stage is judged by it, and make the work item."""
+    task = state.tasks[start.task_id]
+    worktree = worktree_of(state, task)
+    tree_before, change = task.tree_before, ""
+    if not start.stage.is_deterministic:
+        tree_before = tree_before or await workspace.tree(worktree)
+    if start.stage is Stage.REVIEW:
+        change = await workspace.diff(worktree, start_commit(task), chars_max=DIFF_CHARS_MAX)
+    work = make_work_item(
+        state, start, new_session=new_session, run_dir=run_dir, now=host.now(), change=change
+    )
+    event = dispatched(work, state, host=host.identity(), tree_before=tree_before)
+    return Errand(start=start, work=work, event=event)
+
+
+async def verify(out: Dispatched, ending: Ending, workspace: Workspace) -> Report:
+    """Look for the evidence that a success needs, and keep a checkpoint of it."""
+    checkpoint: Checkpoint | None = None
+    if ending.status is ResultStatus.SUCCESS:
+        if not out.stage.is_deterministic:
+            ending = await _judged(out, ending, workspace)
+        if ending.status is ResultStatus.SUCCESS:
+            checkpoint = await workspace.checkpoint(
+                out.worktree, task_slug=out.slug, stage=out.stage, number=out.number
+            )
+    return Report(
+        work_item_id=out.work_item_id,
+        content_hash=out.content_hash,
+        ending=ending,
+        checkpoint=checkpoint,
+        lane_used=out.lane,
+    )
+
+
+async def _judged(out: Dispatched, ending: Ending, workspace: Workspace) -> Ending:
+    tree = await workspace.tree(out.worktree)
+    conflicts: tuple[str, ...] = ()
+    if out.stage is Stage.IMPLEMENT and tree != out.tree_before:
+        conflicts = await workspace.conflict_markers(out.worktree, out.tree_before)
+    return judge(out.stage, ending, tree_before=out.tree_before, tree=tree, conflicts=conflicts)
+
+
+def fault(out: Dispatched, problem: Exception, *, now: float) -> Report:
+    """A fault of ours around one dispatch: it costs that dispatch, never the driver."""
+    ending = Ending(
+        status=ResultStatus.FAILURE,
+        cause=Cause.INFRASTRUCTURE,
+        error=f"{type(problem).__name__}: {problem}".splitlines()[0],
+        started_at=now,
+        ended_at=now,
+    )
+    return Report(work_item_id=out.work_item_id, content_hash=out.content_hash, ending=ending)
