@@ -14,7 +14,7 @@ import yaml
 
 from adapters.project.mistakes import LineOf, Where, at
 from adapters.project.text import parse_toml, read_text
-from adapters.project.toml_lines import nearest_line
+from adapters.project.toml_lines import nearest_line, toml_positions
 from orchestrator.core.errors import Usage
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
