@@ -1,7 +1,7 @@
 """A request to the Messages API, as a script and an assertion want to see it.
 
-What counts as "this turn": everything after the last message that a person (here: the
-driver's prompt) wrote, tool results left out.
+"The prompt" is what the driver wrote: not a tool's result, and not what the client adds by
+itself (reminders, its demand for a structured output).
 """
 
 import json
@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import Any
 
 STRUCTURED_OUTPUT = "StructuredOutput"
+
+_ADDED_BY_CLIENT = ("<system-reminder>", "[structured-output-enforce]")
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,22 @@ class Request:
         return None
 
     @property
+    def wants_stream(self) -> bool:
+        return self.body.get("stream") is True
+
+    @property
     def messages(self) -> list[Mapping[str, Any]]:
         return list(self.body.get("messages", ()))
 
     @cached_property
     def prompt(self) -> str:
-        """The last message that is not a tool's result: what the model was told last."""
+        """What the model was told last."""
         index = self._prompt_index
         return _text_of(self.messages[index]) if index is not None else ""
 
     @cached_property
     def prompts(self) -> tuple[str, ...]:
-        """Every message of the session that a person wrote, oldest first."""
+        """All that the model was told in this session, oldest first."""
         return tuple(_text_of(message) for message in self.messages if _is_prompt(message))
 
     @cached_property
@@ -143,21 +149,26 @@ def _as_blocks(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _without_cache_control(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    return {key: value for key, value in block.items() if key != "cache_control"}
+def _without_cache_control(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_cache_control(item) for item in value]
+    if isinstance(value, dict):
+        return {k: _without_cache_control(v) for k, v in value.items() if k != "cache_control"}
+    return value
 
 
 def _is_prompt(message: Mapping[str, Any]) -> bool:
-    if message.get("role") != "user":
-        return False
-    return not any(block.get("type") == "tool_result" for block in _as_blocks(message["content"]))
+    return message.get("role") == "user" and bool(_text_of(message))
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
-    blocks = _as_blocks(message.get("content", ()))
-    return "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
+    """The text in a message, but for what the client added."""
+    texts = (
+        str(block["text"])
+        for block in _as_blocks(message.get("content", ()))
+        if block.get("type") == "text"
+    )
+    return "\n".join(text for text in texts if not text.startswith(_ADDED_BY_CLIENT))
 
 
 def _tool_results(message: Mapping[str, Any]) -> list[str]:

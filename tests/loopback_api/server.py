@@ -58,8 +58,10 @@ class LoopbackApi:
             counts[request.session_id] = counts.get(request.session_id, 0) + 1
         return counts
 
-    def answer(self, path: str, headers: dict[str, str], raw: bytes) -> tuple[int, Reply]:
-        """The request's number, and what the script says to it."""
+    def answer(
+        self, path: str, headers: dict[str, str], raw: bytes
+    ) -> tuple[requests.Request, Reply]:
+        """The request as it is kept, and what the script says to it."""
         with self._lock:
             number = len(self.requests) + 1
             request = requests.parse(
@@ -67,10 +69,10 @@ class LoopbackApi:
             )
             self.requests.append(request)
         try:
-            return number, self.script(request)
+            return request, self.script(request)
         except Exception as error:  # noqa: BLE001 - a script's bug is the test's to report
             self.errors.append(error)
-            return number, Failure(400, "invalid_request_error", f"script failed: {error!r}")
+            return request, Failure(400, "invalid_request_error", f"script failed: {error!r}")
 
     def wait(self, reply: Reply) -> bool:
         """Sit out the reply's gate and delay; False when the server closed meanwhile."""
@@ -103,20 +105,20 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.startswith("/v1/messages/count_tokens"):
             self._send_json(200, {"input_tokens": max(1, len(raw) // 4)}, {})
             return
-        number, reply = self.server.api.answer(self.path, dict(self.headers.items()), raw)
+        request, reply = self.server.api.answer(self.path, dict(self.headers.items()), raw)
         if not self.server.api.wait(reply):
             self._abort()
             return
         match reply:
             case Turn():
-                self._send_stream(number, reply, raw)
+                self._send_turn(request, reply)
             case Failure(status=status, kind=kind, message=message, headers=headers):
                 body = {"type": "error", "error": {"type": kind, "message": message}}
                 self._send_json(status, body, dict(headers))
             case Drop(mid_message=mid_message):
-                if mid_message:
+                if mid_message and request.wants_stream:
                     self._start_stream({})
-                    self.wfile.write(stream.first_event(number, _model(raw), Usage()))
+                    self.wfile.write(stream.first_event(request.number, request.model, Usage()))
                 self._abort()
 
     def do_HEAD(self) -> None:
@@ -128,9 +130,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Requests are kept as values, not printed."""
 
-    def _send_stream(self, number: int, turn: Turn, raw: bytes) -> None:
+    def _send_turn(self, request: requests.Request, turn: Turn) -> None:
+        if not request.wants_stream:
+            message = stream.whole(request.number, request.model, turn)
+            self._send_json(200, message, dict(turn.headers))
+            return
         self._start_stream(dict(turn.headers))
-        for event in stream.events(number, _model(raw), turn):
+        for event in stream.events(request.number, request.model, turn):
             self.wfile.write(event)
         self.wfile.flush()
 
@@ -160,7 +166,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
-
-
-def _model(raw: bytes) -> str:
-    return str(json.loads(raw).get("model", ""))
