@@ -1,0 +1,67 @@
+"""Remove a completed task's worktree, when nothing would be lost.
+
+Invariant: all that is in a removed worktree, other than files its ignore rules name, is
+on the branch.  In doubt it is kept.
+"""
+
+import os
+
+from adapters.workspace.invoke import shown
+from adapters.workspace.repository import Repository
+from adapters.workspace.worktree import Worktree, find
+
+
+def remove_if_safe(repository: Repository, path: str, branch: str) -> str:
+    """Returns "" where the worktree is gone afterwards, otherwise why it was kept."""
+    if not os.path.lexists(path):
+        return ""
+    worktree = find(repository, path)
+    if worktree is None:
+        return f"{path} is not a worktree of {repository.root}: kept"
+    with repository.locked():
+        reason = _unsafe(repository, worktree, branch)
+        if reason:
+            return f"{path} is kept: {reason}"
+        # Without --force git looks again by itself, in case something is still writing.
+        answer = repository.git.ask("worktree", "remove", path)
+        if answer.status and "containing submodules" in answer.stderr:  # all of them empty
+            answer = repository.git.ask("worktree", "remove", "--force", path)
+    return "" if answer.status == 0 else f"{path} is kept: {answer.stderr.strip()}"
+
+
+def _unsafe(repository: Repository, worktree: Worktree, branch: str) -> str:
+    if not os.path.isfile(os.path.join(worktree.path, ".git")):
+        return "it holds a repository of its own"
+    if os.path.isdir(os.path.join(worktree.admin_dir, "modules")):
+        return "it holds submodules, whose commits may be nowhere else"
+    git = worktree.git()
+    at = git.ask("rev-parse", "--verify", "--quiet", "HEAD").out.decode().strip()
+    head, tip = repository.resolve(at or "HEAD^{absent}", f"refs/heads/{branch}^{{commit}}")
+    if head is None:
+        return "its HEAD is on no commit"
+    if tip is None:
+        return f"the branch {branch} does not exist"
+    if head != tip and not repository.is_ancestor(head, tip):
+        return f"its commit {head[:12]} is not on {branch}"
+    dirty = git(
+        "status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=none",
+        "--no-renames",
+    )  # fmt: skip
+    if dirty:
+        names = [shown(entry[3:]) for entry in dirty.split(b"\0") if entry]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f"not on {branch}: {', '.join(names[:3])}{more}"
+    return _unlooked(worktree, git("ls-files", "-v", "-s", "-z"))
+
+
+def _unlooked(worktree: Worktree, listing: bytes) -> str:
+    """What git's status says nothing about: files it was told to pass over, inner repositories."""
+    for entry in filter(None, listing.split(b"\0")):
+        facts, name = entry.split(b"\t", 1)
+        tag, mode = facts.split(b" ")[:2]
+        path = os.path.join(os.fsencode(worktree.path), name)
+        if tag.islower() or (tag == b"S" and os.path.lexists(path)):
+            return f"git was told to pass over {shown(name)}"
+        if mode == b"160000" and os.path.isdir(path) and os.listdir(path):
+            return f"it holds the repository {shown(name)}, whose commits may be nowhere else"
+    return ""
