@@ -17,6 +17,8 @@ class Environment:
     """Where run stores are kept: ``ORCHESTRATOR_RUNS_ROOT``, else ``~/Development/runs``."""
     state_dir: Path
     """Where an unexpected error is written down when there is no run to keep it beside."""
+    user: str
+    """Who gives commands, for the journal; empty where nothing says."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Environment":
@@ -25,6 +27,7 @@ class Environment:
         return cls(
             runs_root=_absolute(runs_root, environ),
             state_dir=_absolute(state_home, environ) / "orchestrator",
+            user=environ.get("USER") or environ.get("LOGNAME") or "",
         )
 
 

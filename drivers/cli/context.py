@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from drivers.cli.failure import Log
 from drivers.settings import Environment
-from orchestrator.core.errors import Usage
+from orchestrator.core.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from orchestrator.core.events import Entry, KnownEvent
@@ -36,9 +36,14 @@ class Context:
     log: Log
 
     @classmethod
-    def of(cls, args: argparse.Namespace, *, json_by_default: bool, log: Log) -> "Context":
-        environment = Environment.read()
-        log.directory = environment.state_dir
+    def of(
+        cls,
+        args: argparse.Namespace,
+        environment: Environment,
+        *,
+        json_by_default: bool,
+        log: Log,
+    ) -> "Context":
         return cls(
             environment=environment,
             run_id=args.run,
@@ -85,17 +90,28 @@ class Context:
         self.note(f"run {store.run_id}: run store at {store.path}")
         return store
 
+    def read(self) -> "tuple[RunStore, RunState]":
+        """The run as its journal has it now.  Writes nothing, and waits for nobody."""
+        from orchestrator.core.fold import replay
+        from orchestrator.journal.read import read_entries
+
+        store = self.store()
+        state = replay(read_entries(store.events_path))
+        self.require_project_of(state)
+        return store, state
+
     def with_run(self, act: "Callable[[LiveRun, RunStore], Awaitable[T]]") -> T:
         """Open the run, do something with it, and return what that returns."""
         import trio
 
-        from orchestrator.journal.file import FileJournal
+        from orchestrator.journal.disk import open_journal
         from orchestrator.journal.live import LiveRun
 
         store = self.store()
 
         async def opened() -> T:
-            run = await LiveRun.open(FileJournal(store.events_path, store.run_id))
+            run = await LiveRun.open(open_journal(store.events_path, store.run_id))
+            self.require_project_of(run.state)
             return await act(run, store)
 
         return trio.run(opened)
@@ -110,6 +126,31 @@ class Context:
             return run.state, entries
 
         return self.with_run(act)
+
+    def require_project_of(self, state: "RunState") -> None:
+        """A run keeps its project: ``--project`` may be repeated, and may not differ."""
+        if self.project is None:
+            return
+        from drivers.wiring_cli import load_project
+
+        given = load_project(self.project, Path.cwd())
+        if given.root != state.project.root:
+            raise Refused(
+                f"run {state.run_id} is on {state.project.root}, not on {given.root}:"
+                " leave --project out, or name the run's own"
+            )
+
+    def command(self, *words: str) -> str:
+        """A command on this run, as one line that can be pasted into a shell."""
+        import shlex
+        import shutil
+
+        program = ["orchestrator"] if shutil.which("orchestrator") else [sys.executable, "-m"]
+        if len(program) > 1:
+            program.append("orchestrator")
+        where = ["--root", str(self.root)] if self.root is not None else []
+        run = ["--run", self.run_id] if self.run_id else []
+        return shlex.join([*program, *where, *run, *words])
 
 
 def as_json(value: Any, *, indent: int = 0) -> str:

@@ -41,12 +41,15 @@ def _perform(argv: Sequence[str], log: failure.Log) -> int:
 
     from drivers.cli import parser
     from drivers.cli.context import Context
+    from drivers.settings import Environment
 
+    environment = Environment.read()
+    log.directory = environment.state_dir
     module = verb.load()
     args = parser.parse(verb, module, rest)
     piped = sys.stdout is None or not sys.stdout.isatty()
     json_by_default = piped and bool(getattr(module, "JSON_WHEN_PIPED", False))
-    ctx = Context.of(args, json_by_default=json_by_default, log=log)
+    ctx = Context.of(args, environment, json_by_default=json_by_default, log=log)
     return module.run(args, ctx)
 
 

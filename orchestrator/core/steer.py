@@ -98,6 +98,15 @@ def unpause(state: RunState, *, by: str) -> list[KnownEvent]:
     return [] if state.paused is None else [RunUnpaused(by=by)]
 
 
+def raise_budget(state: RunState, text: str, *, by: str) -> list[KnownEvent]:
+    present = state.settings.budget_usd
+    changes = changes_of(state.settings, {"budget_usd": text})
+    if changes and (present is None or (changes["budget_usd"] or present) < present):
+        has = "no budget" if present is None else f"a budget of {present:g} USD"
+        raise Refused(f"run {state.run_id} has {has}: {text} does not raise it; `set` lowers it")
+    return [SettingsChanged(changes=changes, by=by)] if changes else []
+
+
 def stop(state: RunState, *, how: str, by: str) -> list[KnownEvent]:
     """``how``: drain or now.  A stop at once is never taken back to a drain."""
     _still_open(state)

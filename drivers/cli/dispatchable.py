@@ -1,0 +1,49 @@
+"""``dispatchable``: what could start now, and how much at once."""
+
+import argparse
+
+from drivers.cli import utilization
+from drivers.cli.context import Context
+from orchestrator.core.capacity import capacity
+from orchestrator.core.model import TaskId
+from orchestrator.core.plan import plan, ready_tasks
+
+HELP = """Show which tasks could start now, best first, and how many children may run at once.
+limit is the cap in total: what is in flight counts against it."""
+JSON_WHEN_PIPED = True
+
+BARRED = frozenset({"paused", "parked", "stopping", "cooldown", "finished"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    utilization.add_arguments(parser)
+
+
+def run(args: argparse.Namespace, ctx: Context) -> int:
+    _, state = ctx.read()
+    now = ctx.now()
+    room = capacity(
+        state,
+        now,
+        max_concurrent=args.max_concurrent or state.settings.max_concurrent,
+        utilization=args.util,
+    )
+    due = plan(state, now=now, capacity=room)
+    ready = [task.id for task in ready_tasks(state, now) if task.id not in state.in_flight]
+    running: list[TaskId] = list(state.in_flight)
+    is_barred = due.limited_by in BARRED
+    limit = min(room.limit, len(running)) if is_barred else room.limit
+    headroom = max(0, limit - len(running))
+    ctx.result(
+        {
+            "dispatchable": ready,
+            "limit": limit,
+            "limited_by": due.limited_by if is_barred else room.limited_by,
+            "in_flight": running,
+            "in_flight_count": len(running),
+        },
+        f"{len(ready)} ready: {', '.join(ready) or 'none'}\n"
+        f"{len(running)} in flight: {', '.join(running) or 'none'}\n"
+        f"room for {headroom} more (limit {limit}, {due.limited_by})",
+    )
+    return 0
