@@ -173,17 +173,20 @@ def _steps(item: dict[str, Any], where: str, folder: str) -> tuple[Step, ...]:
 
 
 def _overlay(root: str, where: str) -> tuple[Step, ...]:
-    """Write every file below a directory at its place in the worktree."""
+    """Write every file below a directory at its place in the worktree.
+
+    ``x.py-tpl`` becomes ``x.py``: named so, no tool takes it for this project's code.
+    """
     if not os.path.isdir(root):
         raise ScenarioError(f"{where}: there is no directory {root} to overlay")
     steps = []
     for folder, folders, files in os.walk(root):
         folders.sort()
-        for name in sorted(f for f in files if not f.endswith(".pyc")):
+        for name in sorted(files):
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8") as file:
                 content = file.read()
-            inside = os.path.relpath(path, root)
+            inside = os.path.relpath(path, root).removesuffix("-tpl")
             steps.append(Step("Write", {"file_path": inside, "content": content}))
     return tuple(steps)
 
