@@ -1,0 +1,73 @@
+"""Lines: their form is a promise, and what was written by others is understood or refused."""
+
+import json
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.core.events import KnownEvent, Unknown
+from orchestrator.journal.codec import ENVELOPE_FIELDS, Unreadable, decode, encode_commit, timestamp
+from tests.unit.journal.events import NOW, begun, dispatched, paused, recorded
+
+
+def test_a_line_is_the_envelope_then_the_event_and_the_last_ends_the_commit() -> None:
+    data, _ = encode_commit([paused(), paused("again")], after_seq=7, run_id="r1", now=NOW)
+    first, last, rest = data.split(b"\n")
+    assert first == (
+        b'{"v":1,"seq":8,"ts":"2026-11-30T18:00:00.123456Z","run_id":"r1",'
+        b'"type":"run_paused","reason":"a person asked"}'
+    )
+    assert last.endswith(b'"reason":"again","end":true,"of":2}')
+    assert rest == b""
+    alone, _ = encode_commit([paused()], after_seq=0, run_id="r1", now=NOW)
+    assert alone.endswith(b'"end":true}\n')
+
+
+@pytest.mark.parametrize("event", [*begun(), dispatched("T1"), recorded("#1"), paused()])
+def test_what_is_written_is_what_is_read(event: KnownEvent) -> None:
+    data, entries = encode_commit([event], after_seq=0, run_id="r 1", now=NOW)
+    assert entries[0].event == event
+    assert decode(data[:-1]) == (entries[0], True, 0)
+    assert json.loads(data)["type"] == type(event).__struct_config__.tag
+
+
+@given(st.integers(0, 4_000_000_000_000_000))
+def test_times_keep_their_microseconds(microseconds: int) -> None:
+    now = microseconds / 1_000_000
+    _, entries = encode_commit([paused()], after_seq=0, run_id="r1", now=now)
+    assert entries[0].ts == now
+
+
+def test_times_are_utc() -> None:
+    assert timestamp(0.0) == "1970-01-01T00:00:00.000000Z"
+    assert timestamp(1796061600.9999999) == "2026-11-30T18:00:01.000000Z"
+
+
+def test_no_event_uses_a_name_of_the_envelope() -> None:
+    for kind in get_args(KnownEvent):
+        names = {field.encode_name for field in msgspec.structs.fields(kind)}
+        assert not names & {*ENVELOPE_FIELDS, "type"}, kind
+
+
+def test_types_and_fields_of_a_newer_version_have_no_effect() -> None:
+    data, _ = encode_commit([paused()], after_seq=0, run_id="r1", now=NOW)
+    entry, ends, _ = decode(data[:-1].replace(b"run_paused", b"run_teleported"))
+    assert (entry.event, ends) == (Unknown(type="run_teleported"), True)
+    entry, _, _ = decode(data[:-1].replace(b'"type"', b'"where":[1],"type"'))
+    assert entry.event == paused()
+
+
+def test_text_with_lone_surrogates_can_be_recorded() -> None:
+    _, entries = encode_commit([paused("a\ud800b")], after_seq=0, run_id="r1", now=NOW)
+    assert entries[0].event == paused("a?b")
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\0\0", b"{}", b"[1]", b'{"v":1}', b"\xff\xfe", b'{"v":0,"seq":1}', b"nul"]
+)
+def test_what_is_no_line_is_unreadable(line: bytes) -> None:
+    with pytest.raises(Unreadable):
+        decode(line)
