@@ -1,0 +1,213 @@
+"""The real run loop on a mock clock: what it does with results, kills, limits and stops."""
+
+import random
+import signal
+
+import pytest
+import trio
+import trio.testing
+
+from drivers.headless.outside import Invocation
+from orchestrator.core.events import (
+    CooldownStarted,
+    DispatchReclaimed,
+    RetryScheduled,
+    RunPaused,
+    StageDispatched,
+    StageRecorded,
+)
+from orchestrator.core.fold import replay
+from orchestrator.core.model import Cause, Ending, Outcome, RunStatus, Stage, TaskId, TaskStatus
+from orchestrator.core.settings import Settings
+from tests.simulation.driving import drive_once, entries_of, make_run, task
+from tests.simulation.world import EPOCH, Script, World, failure, success
+
+
+def world_of(script: Script, seed: int = 1) -> World:
+    return World(rng=random.Random(seed), script=script)
+
+
+def all_succeed(
+    rng: random.Random, world: World, stage: Stage, task_id: str, attempt: int
+) -> Ending:
+    return success(stage, cost_usd=0.01)
+
+
+async def test_a_dag_runs_to_its_end_within_the_limit(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = world_of(all_succeed)
+    await make_run(world, [task("a"), task("b", "a"), task("c"), task("d", "b", "c"), task("e")])
+    end = await drive_once(world, invocation=Invocation(max_concurrent=2))
+    state = replay(await entries_of(world))
+    assert (end.exit_status, state.status) == (0, RunStatus.COMPLETED)
+    assert world.running_max == 2
+    assert len(world.children) == 5 * 6
+    assert state.totals.cost_usd == pytest.approx(5 * 3 * 0.01)
+    order = [
+        (e.event.task_id, e.event.stage)
+        for e in await entries_of(world)
+        if isinstance(e.event, StageDispatched)
+    ]
+    assert order.index((TaskId("d"), Stage.INTAKE)) > order.index((TaskId("b"), Stage.REVIEW))
+
+
+async def test_tests_that_fail_send_implement_back_with_what_failed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        implements = sum(c.stage is Stage.IMPLEMENT for c in w.children.values())
+        if stage is Stage.TEST and implements == 1:
+            return failure(Cause.TESTS_FAILED, "2 tests fail")
+        return success(stage)
+
+    world = world_of(script)
+    await make_run(world, [task("a")])
+    end = await drive_once(world)
+    assert end.exit_status == 0
+    entries = await entries_of(world)
+    (retry,) = [e.event for e in entries if isinstance(e.event, RetryScheduled)]
+    assert (retry.stage, retry.attempt, retry.spends_attempt) == (Stage.IMPLEMENT, 2, True)
+    assert "2 tests fail" in retry.learnings
+    sessions = {
+        e.event.session_id
+        for e in entries
+        if isinstance(e.event, StageDispatched) and e.event.stage in {Stage.SCOPE, Stage.IMPLEMENT}
+    }
+    assert len(sessions) == 1
+
+
+async def test_the_same_failure_twice_ends_the_task_and_blocks_what_depends_on_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if task_id == "a" and stage is Stage.TEST:
+            return failure(Cause.TESTS_FAILED, "test_x fails")
+        return success(stage)
+
+    world = world_of(script)
+    await make_run(world, [task("a"), task("b", "a"), task("c", "b"), task("d")])
+    end = await drive_once(world)
+    state = replay(await entries_of(world))
+    assert end.exit_status == 6
+    assert {t.id: t.status for t in state.tasks.values()} == {
+        "a": TaskStatus.FAILED,
+        "b": TaskStatus.CASCADE_BLOCKED,
+        "c": TaskStatus.CASCADE_BLOCKED,
+        "d": TaskStatus.COMPLETED,
+    }
+    assert state.tasks[TaskId("a")].attempts[Stage.IMPLEMENT] == 2
+
+
+async def test_a_limit_is_waited_out_and_spends_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    resets_at = EPOCH + 5000.0
+    told: list[str] = []
+
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if stage is Stage.IMPLEMENT and task_id not in told:
+            told.append(task_id)
+            return failure(Cause.LIMIT, "You've hit your limit", resets_at=resets_at)
+        return success(stage)
+
+    world = world_of(script)
+    world.stage_s_max = 10.0
+    await make_run(world, [task("a"), task("b")], Settings(limit_jitter_s=0.0))
+    end = await drive_once(world)
+    entries = await entries_of(world)
+    assert end.exit_status == 0
+    assert replay(entries).audit.attempts_spent == 0
+    cooldown = next(e for e in entries if isinstance(e.event, CooldownStarted))
+    for entry in entries:
+        if isinstance(entry.event, StageDispatched) and entry.seq > cooldown.seq:
+            assert entry.ts >= resets_at
+
+
+async def test_without_wait_it_stops_at_the_first_cooldown(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        return (
+            failure(Cause.LIMIT, resets_at=EPOCH + 9000) if stage is Stage.SCOPE else success(stage)
+        )
+
+    world = world_of(script)
+    await make_run(world, [task("a")])
+    end = await drive_once(world, invocation=Invocation(wait=False))
+    assert end.exit_status == 3
+    assert trio.current_time() < 9000
+
+
+async def test_tasks_failing_in_a_row_pause_the_run(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if stage is Stage.SCOPE:
+            return failure(Cause.INVALID_OUTPUT, "no plan")
+        return success(stage)
+
+    world = world_of(script)
+    await make_run(world, [task(name) for name in "abcdefgh"])
+    end = await drive_once(world, invocation=Invocation(max_concurrent=1))
+    entries = await entries_of(world)
+    assert end.exit_status == 3
+    assert [e for e in entries if isinstance(e.event, RunPaused)]
+    assert replay(entries).counts[TaskStatus.FAILED] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_detaches_and_the_next_driver_adopts(
+    autojump_clock: trio.testing.MockClock, number: signal.Signals
+) -> None:
+    world = world_of(all_succeed)
+    await make_run(world, [task("a"), task("b")])
+    send, receive = trio.open_memory_channel[int](1)
+    async with trio.open_nursery() as nursery:
+
+        async def strike() -> None:
+            await world.until_running(2)
+            await send.send(number)
+
+        nursery.start_soon(strike)
+        end = await drive_once(world, signals=receive)
+    assert (end.exit_status, end.signal) == (128 + number, number)
+    assert len(world.running()) == 2
+    started = len(world.children)
+    end = await drive_once(world)
+    entries = await entries_of(world)
+    assert end.exit_status == 0
+    reclaimed = [e.event.how for e in entries if isinstance(e.event, DispatchReclaimed)]
+    assert reclaimed == ["adopted", "adopted"]
+    assert len(world.children) == 2 * 6 > started
+    state = replay(entries)
+    assert state.audit.dispatched == state.audit.recorded
+
+
+async def test_the_second_interrupt_stops_the_children_and_they_are_resumed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = world_of(all_succeed)
+    world.stage_s_max = 5000.0
+    await make_run(world, [task("a"), task("b")])
+    send, receive = trio.open_memory_channel[int](2)
+    async with trio.open_nursery() as nursery:
+
+        async def strike() -> None:
+            await world.until_running(2)
+            await send.send(signal.SIGINT)
+            await trio.sleep(1)
+            await send.send(signal.SIGINT)
+
+        nursery.start_soon(strike)
+        end = await drive_once(world, signals=receive)
+    assert end.exit_status == 130
+    assert world.running() == []
+    again = [
+        e.event.outcome
+        for e in await entries_of(world)
+        if isinstance(e.event, StageRecorded) and e.event.cause is Cause.INTERRUPTED
+    ]
+    assert again == [Outcome.AGAIN, Outcome.AGAIN]
+    assert (await drive_once(world)).exit_status == 0
+    assert replay(await entries_of(world)).audit.attempts_spent == 0
