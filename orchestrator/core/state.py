@@ -93,6 +93,8 @@ class TaskState:
     """Dispatches of the present attempt that died under it: bounded by ``dispatches_max``."""
     records: int = 0
     """Recorded dispatches: numbers the files ``NN-<stage>.json``."""
+    outages: int = 0
+    """Outages in a row: the delay grows with them."""
     infrastructure_retries: int = 0
     send_backs: int = 0
     round: int = 1
