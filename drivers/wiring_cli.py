@@ -6,7 +6,7 @@ be, because pydantic alone costs more than a whole command may.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapters.workspace.repository import Inspection
@@ -48,3 +48,9 @@ async def tasks_at_work(state: "RunState", store: "RunStore") -> "frozenset[Task
     return frozenset(
         lease.task_id for lease in state.in_flight.values() if not lease.is_interactive
     )
+
+
+def project_file_schema() -> dict[str, Any]:
+    from adapters.project.schema import ProjectFile
+
+    return ProjectFile.model_json_schema()

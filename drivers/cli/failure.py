@@ -45,9 +45,9 @@ def report(error: BaseException, log: Log) -> int:
             _say(str(known))
             return known.exit_status
         case KeyboardInterrupt():
-            _end_by(signal.SIGINT)
+            end_by(signal.SIGINT)
         case BrokenPipeError():
-            _end_by(signal.SIGPIPE)
+            end_by(signal.SIGPIPE)
         case OSError() as fault if fault.strerror:
             _say(f"{fault.strerror}{_where(fault)}{_more(log.write(error))}")
         case other:
@@ -84,7 +84,7 @@ def _more(path: str | None) -> str:
     return f" (details in {path})" if path else ""
 
 
-def _end_by(number: signal.Signals) -> NoReturn:
+def end_by(number: int) -> NoReturn:
     """End as if the signal had not been caught, so that a shell sees 128 + n."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,0 +1,67 @@
+"""``record``: hand back the result of a work item that ``next`` gave out."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from drivers.cli.context import Context
+from orchestrator.core.errors import ExitStatus, Refused, Usage
+from orchestrator.core.model import ResultStatus, StageResult
+
+if TYPE_CHECKING:
+    from orchestrator.journal.live import LiveRun
+    from orchestrator.journal.store import RunStore
+
+HELP = """Record the result of a work item.  One that does not answer the dispatch that is
+outstanding is refused, and changes nothing of the task."""
+JSON_WHEN_PIPED = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--result", required=True, metavar="FILE", help="the stage result as JSON; - is stdin"
+    )
+
+
+def run(args: argparse.Namespace, ctx: Context) -> int:
+    data = _read(args.result)
+
+    async def record(run: "LiveRun", store: "RunStore") -> dict[str, Any]:
+        from drivers.stepping import record_result
+
+        return await record_result(run, store, _parse(data, args.result))
+
+    try:
+        outcome = ctx.with_run(record)
+    except Refused as refusal:
+        answer = {"ok": False, "recorded": False, "reason": str(refusal)}
+        ctx.result(answer, f"not recorded: {refusal}")
+        return ExitStatus.REFUSED
+    ctx.result({"ok": True, "recorded": True, **outcome}, _text(outcome))
+    return ExitStatus.DONE
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Usage(f"--result {path} cannot be read: {error.strerror}") from error
+
+
+def _parse(data: bytes, path: str) -> StageResult:
+    try:
+        result = msgspec.json.decode(data, type=StageResult)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(f"{path} is no stage result: {error}") from error
+    if result.status is not ResultStatus.SUCCESS and not result.error:
+        raise Refused(f"{path} is no stage result: a {result.status} needs an `error`")
+    return result
+
+
+def _text(outcome: dict[str, Any]) -> str:
+    return "\n".join(["recorded", *(f"  {key}: {value}" for key, value in outcome.items())])

@@ -1,0 +1,116 @@
+"""``run-headless``: drive the run to its end, here or detached."""
+
+import argparse
+import sys
+
+from drivers.cli import utilization
+from drivers.cli.context import Context
+from orchestrator.core.errors import Refused
+from orchestrator.core.state import RunState
+from orchestrator.journal.store import RunStore
+
+HELP = """Drive the run to its end: one claude child per ready stage, several at once.  The same
+command goes on after any stop or crash; nothing that ran is run again.  Exit status: 0 completed,
+3 stopped before the end, 4 another driver is live, 6 finished with failed tasks."""
+JSON_WHEN_PIPED = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--wait", action="store_true", help="sleep through cooldowns and full usage windows"
+    )
+    parser.add_argument(
+        "--detach",
+        action="store_true",
+        help="leave this session and return once the driver has begun; implies --wait",
+    )
+    utilization.add_arguments(parser)
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="take dispatches over that another host has started: first make sure it is down",
+    )
+
+
+def run(args: argparse.Namespace, ctx: Context) -> int:
+    store, state = ctx.read()
+    _require_whole(state)
+    if args.detach:
+        return _detach(args, ctx, store)
+    from drivers.cli import failure
+    from drivers.cli.status import show
+    from drivers.headless.main import run_headless
+    from drivers.headless.outside import Invocation
+
+    end = run_headless(
+        store,
+        Invocation(
+            wait=args.wait,
+            max_concurrent=args.max_concurrent,
+            utilization=args.util,
+            take_over=args.take_over,
+            argv=tuple(sys.argv),
+        ),
+    )
+    show(ctx, store)
+    if end.signal is not None:
+        sys.stdout.flush()
+        failure.end_by(end.signal)
+    return end.exit_status
+
+
+def _require_whole(state: RunState) -> None:
+    if not state.tasks:
+        raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
+    if state.missing:
+        missing = next(iter(sorted(state.missing)))
+        waiting = [task.id for task in state.tasks.values() if missing in task.unmet]
+        raise Refused(
+            f"{', '.join(waiting)} waits for {missing}, which is not in the run: add it with"
+            f" add-task --task {missing}, or abandon what waits for it"
+        )
+
+
+def _detach(args: argparse.Namespace, ctx: Context, store: RunStore) -> int:
+    from drivers.headless.detach import launch
+
+    launched = launch(store, _arguments(args, ctx, store))
+    watch, stop = ctx.command("watch"), ctx.command("stop", "--drain")
+    is_over = launched.ended is not None
+    ctx.result(
+        {
+            "run": store.run_id,
+            "pid": launched.pid,
+            "exit_status": launched.ended,
+            "log": store.log_path,
+            "monitor": watch,
+            "stop": stop,
+            "notice_of_end": False,
+        },
+        "\n".join(
+            [
+                f"driver {launched.pid} "
+                + (f"has ended already, status {launched.ended}" if is_over else "is at work"),
+                f"log      {store.log_path}",
+                "No notice of its end will come. To watch it, and to stop it:",
+                watch,
+                stop,
+            ]
+        ),
+    )
+    return launched.ended or 0
+
+
+def _arguments(args: argparse.Namespace, ctx: Context, store: RunStore) -> list[str]:
+    """The new driver's command line: ``pgrep -f`` finds it by run-headless and the run's id."""
+    words = ["--run", store.run_id]
+    if ctx.root is not None:
+        words += ["--root", str(ctx.root)]
+    words += ["run-headless", "--wait"]
+    if args.max_concurrent is not None:
+        words += ["--max-concurrent", str(args.max_concurrent)]
+    if args.util is not None:
+        words += ["--util", f"{args.util * 100:g}"]
+    if args.take_over:
+        words += ["--take-over"]
+    return words
