@@ -84,14 +84,6 @@ def slow(play: "Conversation", params: Params) -> None:
     time.sleep(params.get("seconds", 10))
 
 
-@_at(Moment.START)
-def ignores_signals(play: "Conversation", params: Params) -> None:
-    """SIGINT and SIGTERM do nothing; works for `seconds` (for ever)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    silent_start(play, params)
-
-
 # -- the API answers with an error ------------------------------------------
 
 
@@ -199,6 +191,15 @@ def zero_work(play: "Conversation", params: Params) -> None:
 @_at(Moment.WORK)
 def hang(play: "Conversation", params: Params) -> None:
     """Says nothing more for `seconds` (for ever), then goes on."""
+    silent_start(play, params)
+
+
+@_at(Moment.WORK)
+def ignores_signals(play: "Conversation", params: Params) -> None:
+    """From now on SIGINT and SIGTERM do nothing; says so, and hangs for `seconds` (for ever)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    play.stream.user([{"type": "text", "text": "I do not listen."}])
     silent_start(play, params)
 
 

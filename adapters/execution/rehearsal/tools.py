@@ -78,8 +78,9 @@ class Tools:
     def kill_running(self) -> None:
         """What the client does with a command when it is told to end."""
         if self._running is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.killpg(self._running, signal.SIGKILL)
+                os.waitpid(self._running, 0)
 
     def _bash(self, command: str) -> ToolResult:
         # Output goes to a file: a grandchild that keeps it open holds nobody up.
