@@ -4,6 +4,7 @@ Values only, but for Gate, which holds a reply back until a test lets it go.
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,6 +112,14 @@ def throttled() -> Failure:
     return Failure(429, "rate_limit_error", "Number of requests has exceeded your rate limit")
 
 
+def no_credit() -> Failure:
+    message = (
+        "Your credit balance is too low to access the Anthropic API. "
+        "Please go to Plans & Billing to upgrade or purchase credits."
+    )
+    return Failure(400, "invalid_request_error", message)
+
+
 def windows(
     *,
     five_hour: float,
@@ -138,8 +147,9 @@ def windows(
     }
 
 
-def limit_reached(*, resets_at: float, claim: str = "five_hour") -> Failure:
+def limit_reached(*, resets_in_s: float, claim: str = "five_hour") -> Failure:
     """A subscription's window is full: the client does not retry, and says when it resets."""
+    resets_at = time.time() + resets_in_s
     return Failure(
         429,
         "rate_limit_error",

@@ -46,6 +46,9 @@ class LoopbackApi:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._closed.set()
         self._http.shutdown()
         self._http.server_close()

@@ -10,7 +10,7 @@ import os
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -74,6 +74,7 @@ class Child:
         self._stdout = stdout
         self._stderr = stderr
         self._started = time.monotonic()
+        self._noted: list[psutil.Process] = []
 
     @property
     def pid(self) -> int:
@@ -82,11 +83,22 @@ class Child:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def descendants(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
+    def note_descendants(self) -> list[psutil.Process]:
+        """The descendants of this moment; they are ended when the Client closes."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = psutil.Process(self.pid).children(recursive=True)
+            self._noted += [process for process in found if process not in self._noted]
+        return list(self._noted)
+
+    def end(self) -> None:
+        """End it and all that it is known to have started."""
+        self.note_descendants()
+        self.process.kill()
+        self.process.wait()
+        for process in self._noted:
+            # psutil compares the start time: a later process with this pid is left alone.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def wait(self, timeout_s: float = _RUN_TIMEOUT_S) -> Ran:
         code = self.process.wait(timeout=timeout_s)
@@ -100,10 +112,10 @@ class Child:
 
 
 class Client:
-    """The binary with a home and a working directory of its own, talking to one API."""
+    """A client's command with a home and a working directory of its own, talking to one API."""
 
-    def __init__(self, binary: Path, where: Path, url: str) -> None:
-        self.binary = binary
+    def __init__(self, command: Sequence[str], where: Path, url: str) -> None:
+        self.command = tuple(command)
         self.home = where / "home"
         self.work = where / "work"
         self.url = url
@@ -111,7 +123,6 @@ class Client:
         for directory in (self.home, self.work, self._logs):
             directory.mkdir(parents=True, exist_ok=True)
         self._children: list[Child] = []
-        self._seen: dict[int, psutil.Process] = {}
 
     def __enter__(self) -> "Client":
         return self
@@ -122,21 +133,11 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for child in self._children:
-            self.remember_descendants(child)
-            if child.process.poll() is None:
-                child.process.kill()
-            child.process.wait()
-        for process in self._seen.values():
-            # psutil compares the start time, so a later process with this pid is left alone.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        self.close()
 
-    def remember_descendants(self, child: Child) -> list[psutil.Process]:
-        """The child's present descendants; they are ended when this Client closes."""
-        found = child.descendants()
-        self._seen.update({process.pid: process for process in found})
-        return found
+    def close(self) -> None:
+        for child in self._children:
+            child.end()
 
     def start(
         self,
@@ -150,7 +151,7 @@ class Client:
         stdin = self._logs / f"{number}.prompt"
         stdin.write_bytes(prompt.encode() if isinstance(prompt, str) else prompt)
         stdout, stderr = self._logs / f"{number}.stdout", self._logs / f"{number}.stderr"
-        argv = [str(self.binary), "-p", "--output-format", "stream-json", "--verbose", *args]
+        argv = [*self.command, "-p", "--output-format", "stream-json", "--verbose", *args]
         environment = {**base_environment(self.home, self.url), **credential, **(env or {})}
         with stdin.open("rb") as given, stdout.open("wb") as out, stderr.open("wb") as err:
             process = subprocess.Popen(

@@ -1,10 +1,10 @@
-"""What the real client says at its end: structured output, limits, outages, refusals."""
+"""What the real client makes of the provider's answers, beyond what both agents promise."""
 
 import time
 
 import pytest
 
-from tests.loopback_api import Drop, Failure, Reply, Request, Text, ToolUse, Turn, Usage, replies
+from tests.loopback_api import Drop, Failure, Reply, Request, Text, ToolUse, Turn, replies
 from tests.real_client.client import SUBSCRIPTION, schema
 from tests.real_client.conftest import Connect
 
@@ -18,15 +18,6 @@ def _structured(value: dict[str, object]) -> Turn:
     return Turn((ToolUse("StructuredOutput", value),))
 
 
-def test_structured_output_is_an_object_in_the_result(connect: Connect) -> None:
-    client, api = connect(lambda _: _structured({"approved": True}))
-    run = client.run("--json-schema", _VERDICT, prompt="Review")
-
-    assert run.exit == 0
-    assert run.result["structured_output"] == {"approved": True}
-    assert len(api.requests) == 1, "the tool call ends the turn"
-
-
 def test_an_invalid_structured_output_is_told_to_the_model(connect: Connect) -> None:
     def script(request: Request) -> Turn:
         return _structured({"approved": "yes" if request.turn == 0 else True})
@@ -36,16 +27,6 @@ def test_an_invalid_structured_output_is_told_to_the_model(connect: Connect) -> 
 
     assert run.result["structured_output"] == {"approved": True}
     assert "must be boolean" in api.requests[1].tool_results[0]
-
-
-def test_five_invalid_structured_outputs_end_it(connect: Connect) -> None:
-    client, api = connect(lambda _: _structured({"approved": "yes"}))
-    run = client.run("--json-schema", _VERDICT, prompt="Review")
-
-    assert run.exit == 1
-    assert run.result["subtype"] == "error_max_structured_output_retries"
-    assert run.result["total_cost_usd"] > 0
-    assert len(api.requests) == 5
 
 
 def test_a_model_that_only_talks_is_asked_for_the_structured_output(connect: Connect) -> None:
@@ -59,20 +40,6 @@ def test_a_model_that_only_talks_is_asked_for_the_structured_output(connect: Con
 
     assert run.result["structured_output"] == {"approved": True}
     assert len(api.requests) == 2
-
-
-def test_the_budget_ends_it_after_the_turn_that_passed_it(connect: Connect) -> None:
-    def script(_: Request) -> Turn:
-        usage = Usage(input_tokens=1_000_000)
-        return Turn((ToolUse("Bash", {"command": "ls"}),), usage=usage)
-
-    client, api = connect(script)
-    run = client.run("--max-budget-usd", "0.5", "--model", "claude-sonnet-4-6", prompt="Work")
-
-    assert run.exit == 1
-    assert run.result["subtype"] == "error_max_budget_usd"
-    assert run.result["total_cost_usd"] > 0.5
-    assert len(api.requests) == 1
 
 
 def test_a_subscription_says_its_windows(connect: Connect) -> None:
@@ -93,8 +60,7 @@ def test_a_subscription_says_its_windows(connect: Connect) -> None:
     ("claim", "words"), [("five_hour", "5-hour limit"), ("seven_day", "weekly limit")]
 )
 def test_a_full_window_ends_it_at_once(connect: Connect, claim: str, words: str) -> None:
-    resets_at = int(time.time()) + 3600
-    client, api = connect(lambda _: replies.limit_reached(resets_at=resets_at, claim=claim))
+    client, api = connect(lambda _: replies.limit_reached(resets_in_s=3600, claim=claim))
     run = client.run(prompt="Work", credential=SUBSCRIPTION)
 
     assert run.exit == 1
@@ -104,7 +70,6 @@ def test_a_full_window_ends_it_at_once(connect: Connect, claim: str, words: str)
     (event,) = run.of_type("rate_limit_event")
     assert event["rate_limit_info"]["status"] == "rejected"
     assert event["rate_limit_info"]["rateLimitType"] == claim
-    assert event["rate_limit_info"]["resetsAt"] == resets_at
     assert len(api.requests) == 1, "it does not retry"
 
 
@@ -123,13 +88,10 @@ def test_throttling_looks_like_a_rejected_window_but_names_none(connect: Connect
 @pytest.mark.parametrize(
     ("reply", "status", "words"),
     [
-        (replies.throttled(), 429, "API Error: Request rejected (429)"),
-        (replies.overloaded(), 529, "API Error: 529 Overloaded"),
         (replies.server_error(), 500, "API Error: 500"),
-        (replies.unauthorized(), 401, "Invalid API key"),
         (Drop(), None, "API Error: Connection dropped"),
     ],
-    ids=["429", "529", "500", "401", "drop"],
+    ids=["500", "drop"],
 )
 def test_an_outage_is_retried_and_then_told(
     connect: Connect, reply: Reply, status: int | None, words: str
@@ -160,16 +122,6 @@ def test_an_outage_that_passes_is_not_told(connect: Connect, reply: Reply) -> No
     [
         (
             Failure(
-                400,
-                "invalid_request_error",
-                "Your credit balance is too low to access the Anthropic API. "
-                "Please go to Plans & Billing to upgrade or purchase credits.",
-            ),
-            "api_error",
-            "Credit balance is too low",
-        ),
-        (
-            Failure(
                 400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"
             ),
             "prompt_too_long",
@@ -186,7 +138,7 @@ def test_an_outage_that_passes_is_not_told(connect: Connect, reply: Reply) -> No
             "There's an issue with the selected model",
         ),
     ],
-    ids=["credit", "too-long", "forbidden", "model"],
+    ids=["too-long", "forbidden", "model"],
 )
 def test_what_no_retry_can_mend(connect: Connect, reply: Failure, reason: str, words: str) -> None:
     client, _ = connect(lambda _: reply)
