@@ -1,0 +1,81 @@
+"""Look at a run while others work on it: its state, kept up to date.  Writes nothing."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orchestrator.core.errors import JournalDamaged
+from orchestrator.core.fold import fold
+from orchestrator.core.state import RunState
+from orchestrator.journal.read import following
+from orchestrator.journal.scan import Follower
+from orchestrator.journal.store import RunStore
+
+LOOK_EVERY_S = 0.25
+LINE_BYTES_MAX = 4 * 1024 * 1024
+"""Of a child's output; the rest of a longer line is passed over."""
+
+
+class Onlooker:
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._state: RunState | None = None
+
+    def look(self) -> RunState:
+        """The state now."""
+        while entries := self._follower.next_batch().entries:
+            for entry in entries:
+                self._state = fold(self._state, entry)
+        if self._state is None:
+            raise JournalDamaged("the run's journal is empty: make the run anew with init-run")
+        return self._state
+
+
+@contextmanager
+def onlooker(store: RunStore) -> Iterator[Onlooker]:
+    with following(store.events_path) as follower:
+        yield Onlooker(follower)
+
+
+def moments() -> Iterator[float]:
+    """Now, and again and again, a little later each time."""
+    while True:
+        yield time.time()
+        time.sleep(LOOK_EVERY_S)
+
+
+class GrowingFile:
+    """The whole lines that a file gets, whoever writes it; it may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._rest = b""
+        self._too_long = False
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing of it has been read."""
+        return self._offset == 0
+
+    def new_lines(self) -> Iterator[bytes]:
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                while data := file.read(1024 * 1024):
+                    self._offset += len(data)
+                    yield from self._cut(data)
+        except FileNotFoundError:
+            return
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        first, *others = data.split(b"\n")
+        if len(self._rest) + len(first) <= LINE_BYTES_MAX:
+            self._rest += first
+        else:
+            self._rest, self._too_long = b"", True
+        for other in others:
+            if not self._too_long:
+                yield self._rest
+            self._rest, self._too_long = other, False

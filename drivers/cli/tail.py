@@ -1,0 +1,81 @@
+"""``tail``: what a task's agent does, from the raw output that is kept of it."""
+
+import argparse
+import sys
+from collections import deque
+from pathlib import Path
+
+from drivers.cli.activity import readable
+from drivers.cli.context import Context
+from drivers.cli.onlooker import GrowingFile, moments, onlooker
+from orchestrator.core import steer
+from orchestrator.core.errors import Refused
+
+HELP = """Show what a task's agent or command did in its last dispatch, one line each; --follow
+goes on, from stage to stage, until the task has ended.  --json prints the output as it came."""
+
+SHOWN_MAX = 1000
+"""Of what is there already when it starts."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("task", metavar="TASK", help="the task's id")
+    parser.add_argument("--follow", action="store_true", help="go on as it happens")
+
+
+def run(args: argparse.Namespace, ctx: Context) -> int:
+    store = ctx.store()
+    with onlooker(store) as looking:
+        state = looking.look()
+        ctx.require_project_of(state)
+        task = steer.find_task(state, args.task)
+        streams = Streams(store.stages_dir / task.slug)
+        if not args.follow and not streams.paths():
+            raise Refused(f"{task.id} has not been started: it is {task.status}")
+        is_first = True
+        for _ in moments():
+            has_ended = steer.find_task(looking.look(), args.task).status.is_terminal
+            for file in streams.to_read():
+                _print(ctx, file, lines_max=SHOWN_MAX if is_first else None)
+                is_first = False
+            if has_ended or not args.follow:
+                return 0
+    return 0
+
+
+class Streams:
+    """The raw outputs of one task's dispatches, from the one under way onwards."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._current: GrowingFile | None = None
+
+    def paths(self) -> list[Path]:
+        """Oldest first: only the last of them still grows."""
+        found = [(path.stat().st_mtime_ns, path) for path in self._directory.glob("*.stream.jsonl")]
+        return [path for _, path in sorted(found)]
+
+    def to_read(self) -> list[GrowingFile]:
+        """The current one, then those that came after it."""
+        paths = self.paths()
+        if self._current is None:
+            later, current = paths[-1:], []
+        else:
+            later = paths[paths.index(self._current.path) + 1 :]
+            current = [self._current]
+        files = [*current, *(GrowingFile(path) for path in later)]
+        self._current = files[-1] if files else None
+        return files
+
+
+def _print(ctx: Context, file: GrowingFile, *, lines_max: int | None) -> None:
+    if file.is_new and not ctx.wants_json:
+        print(f"--- {file.path.name.removesuffix('.stream.jsonl')}", flush=True)
+    lines = deque(file.new_lines(), maxlen=lines_max)
+    for line in lines:
+        if ctx.wants_json:
+            print(line.decode("utf-8", "replace"))
+        else:
+            for each in readable(line):
+                print(each)
+    sys.stdout.flush()
