@@ -10,8 +10,7 @@ LINE_BYTES_MAX = 16 * 1024 * 1024
 class LineSplitter:
     def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
         self._line_bytes_max = line_bytes_max
-        self._parts: list[bytes] = []
-        self._held_bytes = 0
+        self._held = bytearray()
         self._skipping = False
         self.oversize_count = 0
         """Lines that were longer than the limit."""
@@ -28,7 +27,7 @@ class LineSplitter:
         if self._skipping:
             self.oversize_count += 1
         else:
-            lines.append(b"".join(self._parts))
+            lines.append(bytes(self._held))
         self._forget()
         *complete, tail = rest.split(b"\n")
         for line in complete:
@@ -41,7 +40,7 @@ class LineSplitter:
 
     def close(self) -> bytes:
         """End of stream: the unfinished line, or b"" where there is none or it is too long."""
-        tail = b"".join(self._parts)
+        tail = bytes(self._held)
         self.torn_count += bool(tail) or self._skipping
         self._forget()
         return tail
@@ -49,14 +48,12 @@ class LineSplitter:
     def _hold(self, part: bytes) -> None:
         if self._skipping or not part:
             return
-        self._held_bytes += len(part)
-        if self._held_bytes > self._line_bytes_max:
+        if len(self._held) + len(part) > self._line_bytes_max:
             self._forget()
             self._skipping = True
         else:
-            self._parts.append(part)
+            self._held += part
 
     def _forget(self) -> None:
-        self._parts = []
-        self._held_bytes = 0
+        self._held = bytearray()
         self._skipping = False

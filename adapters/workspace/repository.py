@@ -14,7 +14,8 @@ from adapters.workspace.invoke import IDENTITY, Git, GitFault
 from orchestrator.core.errors import EnvironmentFault, Usage
 
 LOCK_TIMEOUT_S = 300.0
-LOCK_POLL_S = 0.02
+LOCK_POLL_S = 0.005
+LOCK_POLL_S_MAX = 0.1
 
 
 class Repository:
@@ -94,13 +95,15 @@ def locked_file(path: str, what: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iter
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         deadline = time.monotonic() + timeout_s
+        pause_s = LOCK_POLL_S
         while not _try_lock(file, path):
             if time.monotonic() > deadline:
                 raise EnvironmentFault(
                     f"{what} ({path}) was held by another process for {timeout_s:g} s:"
                     " see what it waits for"
                 )
-            time.sleep(LOCK_POLL_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOCK_POLL_S_MAX)
         yield
     finally:
         os.close(file)

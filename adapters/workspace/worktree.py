@@ -72,7 +72,7 @@ def add(repository: Repository, path: str, commit: str) -> Worktree:
         file.write(path)
     with repository.locked():
         _forget(repository, path)  # of one whose directory was deleted by hand
-        repository.git("worktree", "add", "--no-checkout", "--detach", "-f", path, commit)
+        repository.git("worktree", "add", "--no-checkout", "--detach", path, commit)
     worktree = get(repository, path)
     worktree.git()("reset", "--hard", "--quiet", commit)
     return worktree

@@ -1,0 +1,63 @@
+"""Run the stage that the inputs name, and say how it ended.
+
+Invariant: whatever the stage meets, the last line is its result; only a kill leaves none.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from types import FrameType
+from typing import NoReturn
+
+from adapters.execution.steps.commands import Commands
+from adapters.execution.steps.environment import for_commands
+from adapters.execution.steps.inputs import Inputs
+from adapters.execution.steps.result import Printer, Result, failure
+from orchestrator.core.errors import OrchestratorError, Usage
+
+
+def main(text: bytes, environ: Mapping[str, str]) -> int:
+    printer = Printer()
+    try:
+        inputs = Inputs.parse(text)
+        # The lane gave the whole environment; run by hand, it is cut to size here.
+        env = for_commands(environ, environ, inputs.values("env"))
+        commands = Commands(env, printer)
+        _stop_with(commands)
+        result = run_stage(inputs, printer, commands)
+    except Usage as error:
+        result = failure("misconfigured", str(error))
+    except OrchestratorError as error:
+        result = failure("infrastructure", str(error))
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        result = failure("infrastructure", f"{error.strerror or error}{where}")
+    printer.result(result)
+    return 1 if result.cause else 0
+
+
+def run_stage(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
+    match inputs.text("stage"):
+        case "intake":
+            from adapters.execution.steps.intake import intake
+
+            return intake(inputs, printer, commands)
+        case "test":
+            from adapters.execution.steps.check import check
+
+            return check(inputs, printer, commands)
+        case "deliver":
+            from adapters.execution.steps.deliver import deliver
+
+            return deliver(inputs, printer)
+        case other:
+            raise Usage(f"there is no deterministic stage {other!r}: intake, test or deliver")
+
+
+def _stop_with(commands: Commands) -> None:
+    def stop(number: int, _: FrameType | None) -> NoReturn:
+        commands.stop()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
