@@ -29,6 +29,8 @@ class FileJournal:
         self._follower = Follower(disk.read, disk.name)
         self._committing = False
         self._broken: str | None = None
+        self._told_size = -1
+        """That the file had when a waiter was last told: once is enough until it is read."""
 
     async def read_new(self) -> Sequence[Entry]:
         if self._committing:
@@ -40,6 +42,8 @@ class FileJournal:
                 return await self._catch_up()
             finally:
                 self._unlock()
+        if batch.entries:
+            self._told_size = -1
         return batch.entries
 
     async def commit(
@@ -67,7 +71,11 @@ class FileJournal:
         return Committed(entries)
 
     async def wait_for_others(self) -> None:
-        while self._committing or self._disk.size() == self._follower.offset:
+        while True:
+            size = self._disk.size()
+            if not self._committing and size not in {self._follower.offset, self._told_size}:
+                self._told_size = size
+                return
             await self._disk.changed()
 
     async def _lock(self, wait_s: float) -> bool:
@@ -85,6 +93,7 @@ class FileJournal:
 
     def _unlock(self) -> None:
         self._committing = False
+        self._told_size = -1
         self._disk.unlock()
 
     async def _catch_up(self) -> list[Entry]:

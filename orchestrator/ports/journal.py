@@ -24,6 +24,7 @@ class Journal(Protocol):
     async def read_new(self) -> Sequence[Entry]:
         """What is durable and was not returned before, by any method, oldest first.
 
+        Long journals come in several answers: an empty one says that there is no more.
         Raises JournalDamaged for a line in the middle that cannot be read, naming its number.
         """
         ...
@@ -40,5 +41,8 @@ class Journal(Protocol):
         ...
 
     async def wait_for_others(self) -> None:
-        """Return soon after another process appended something not yet returned."""
+        """Return soon after another process appended something not yet returned.
+
+        Once for each time it grows: who is told reads before waiting again.
+        """
         ...

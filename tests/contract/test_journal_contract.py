@@ -111,6 +111,21 @@ async def test_waiting_ends_when_another_appends(journals: Journals) -> None:
     assert [e.seq for e in await all_of(other)] == [3]
 
 
+async def test_a_waiter_is_told_once_until_it_reads(journals: Journals) -> None:
+    """Otherwise one that waits in a loop of its own would spin until another task reads."""
+    one, other = journals(2)
+    await one.commit(0, begun(), now=NOW)
+    with trio.fail_after(5):
+        await other.wait_for_others()
+    with trio.move_on_after(0.3) as patience:
+        await other.wait_for_others()
+    assert patience.cancelled_caught
+    await all_of(other)
+    await one.commit(2, [paused()], now=NOW)
+    with trio.fail_after(5):
+        await other.wait_for_others()
+
+
 async def test_own_commits_are_not_waited_for(journals: Journals) -> None:
     one, other = journals(2)
     with trio.fail_after(5):

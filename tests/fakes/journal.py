@@ -33,6 +33,7 @@ class MemoryJournal:
         self.log = log or MemoryLog()
         self._run_id = run_id
         self._read = 0
+        self._told = -1
 
     async def read_new(self) -> Sequence[Entry]:
         await trio.lowlevel.checkpoint()
@@ -54,8 +55,9 @@ class MemoryJournal:
 
     async def wait_for_others(self) -> None:
         await trio.lowlevel.checkpoint()
-        while len(self.log.entries) == self._read:
+        while len(self.log.entries) in {self._read, self._told}:
             await self.log.grown.wait()
+        self._told = len(self.log.entries)
 
     def _take(self) -> tuple[Entry, ...]:
         seen = tuple(self.log.entries[self._read :])
