@@ -11,6 +11,7 @@ from orchestrator.core.model import (
     Cause,
     Checkpoint,
     Ending,
+    Mode,
     Report,
     ResultStatus,
     SessionId,
@@ -77,6 +78,7 @@ async def make_errand(
     host: Host,
     run_dir: str,
     new_session: SessionId,
+    mode: Mode | None = None,
 ) -> Errand:
     """Look at the worktree where the stage is judged by it, and make the work item."""
     task = state.tasks[start.task_id]
@@ -87,7 +89,13 @@ async def make_errand(
     if start.stage is Stage.REVIEW:
         change = await workspace.diff(worktree, start_commit(task), chars_max=DIFF_CHARS_MAX)
     work = make_work_item(
-        state, start, new_session=new_session, run_dir=run_dir, now=host.now(), change=change
+        state,
+        start,
+        new_session=new_session,
+        run_dir=run_dir,
+        now=host.now(),
+        change=change,
+        mode=mode,
     )
     event = dispatched(work, state, host=host.identity(), tree_before=tree_before)
     return Errand(start=start, work=work, event=event)

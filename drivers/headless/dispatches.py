@@ -136,8 +136,12 @@ class Dispatches:
 
 
 def _raise_if_of_the_house(problem: Exception) -> None:
-    """A fault in one task's adapter costs that task; one of the machine stops the driver."""
-    if isinstance(problem, EnvironmentFault):
-        raise problem
-    if isinstance(problem, OSError) and problem.errno in _HOUSE_ERRNOS:
-        raise EnvironmentFault(f"{problem.strerror}: {problem.filename or 'no file named'}")
+    """A fault around one task costs that task; one of the machine stops the driver."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in _HOUSE_ERRNOS:
+            raise EnvironmentFault(
+                f"{cause.strerror}: {cause.filename or problem}; mend it, then run the same "
+                f"command again"
+            ) from problem
+        cause = cause.__cause__

@@ -158,6 +158,7 @@ def _supervisor_parked(state: RunState, event: SupervisorParked, entry: Entry) -
 
 def _driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
     state.driver = event.driver
+    state.driver_host = event.host
     state.stop_requested = None
     state.parked = None
 

@@ -47,10 +47,10 @@ def plan(
     if state.is_settled and not state.in_flight:
         return Plan(finalize=final_status(state), limited_by="finished")
     is_busy = bool(state.in_flight or preparing)
-    barred, wake_at = _barred(state, now)
-    if barred:
+    bar, wake_at = barred(state, now)
+    if bar:
         is_waiting = wake_at is not None or is_busy
-        return Plan(wake_at=wake_at, limited_by=barred, stalled="" if is_waiting else barred)
+        return Plan(wake_at=wake_at, limited_by=bar, stalled="" if is_waiting else bar)
     free = capacity.limit - len(state.in_flight) - len(preparing)
     starts, limited_by = _starts(state, now, free, preparing)
     if limited_by == "max_concurrent":
@@ -76,7 +76,8 @@ def ready_tasks(state: RunState, now: float) -> list[TaskState]:
     return list(_candidates(state, now))
 
 
-def _barred(state: RunState, now: float) -> tuple[str, float | None]:
+def barred(state: RunState, now: float) -> tuple[str, float | None]:
+    """What keeps every task from starting, and until when (epoch seconds); or ""."""
     if state.stop_requested is not None:
         return "stopping", None
     if state.parked is not None:

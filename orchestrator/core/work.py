@@ -11,6 +11,7 @@ from orchestrator.core.events import StageDispatched
 from orchestrator.core.model import (
     ENGINE_LANE,
     HostIdentity,
+    Mode,
     SessionId,
     Stage,
     WorkItem,
@@ -35,13 +36,14 @@ def make_work_item(
     run_dir: str,
     now: float,
     change: str = "",
+    mode: Mode | None = None,
 ) -> WorkItem:
     """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute;
-    ``change`` is the diff that review judges."""
+    ``change`` is the diff that review judges; ``mode`` is the run's where it is not given."""
     task = state.tasks[start.task_id]
     project = state.project
     stage_settings = project.stage(start.stage)
-    lane = lane_of(start.stage, state.mode)
+    lane = lane_of(start.stage, mode or state.mode)
     session = session_of(task, start.stage) if lane != ENGINE_LANE else None
     is_model = lane != ENGINE_LANE
     item = WorkItem(

@@ -1,0 +1,89 @@
+"""Who hears of the run while it is driven: the heartbeat, the projections, a person.
+
+The journal is the truth; nothing here may stop the run, so trouble is said and passed over.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from orchestrator.core.events import (
+    CascadeBlocked,
+    ChildStarted,
+    CooldownStarted,
+    DispatchReclaimed,
+    Entry,
+    RetryScheduled,
+    RunFinalized,
+    RunPaused,
+    StageDispatched,
+    StageRecorded,
+    TaskFailed,
+    TaskHeld,
+)
+from orchestrator.core.state import RunState
+
+
+class Projections(Protocol):
+    def committed(self, state: RunState, entry: Entry) -> None:
+        """Raises OSError where a file cannot be written."""
+        ...
+
+
+class Listeners:
+    """The Audience of a real run."""
+
+    def __init__(
+        self,
+        narration: FilteringBoundLogger,
+        projections: Projections,
+        beat: Callable[[], None],
+    ) -> None:
+        self._narration = narration
+        self._projections = projections
+        self._beat = beat
+
+    def changed(self) -> None:
+        self._beat()
+
+    def committed(self, state: RunState, entry: Entry) -> None:
+        try:
+            self._projections.committed(state, entry)
+        except OSError as error:
+            # Repaired from the journal at the next start.
+            self.say("a projection was not written", seq=entry.seq, error=error)
+        self._tell(entry)
+
+    def say(self, event: str, **values: object) -> None:
+        self._narration.info(event, **values)
+
+    def _tell(self, entry: Entry) -> None:
+        match entry.event:
+            case StageDispatched(task_id=task, stage=stage, attempt=attempt, model=model):
+                self.say("dispatched", task=task, stage=stage, attempt=attempt, model=model)
+            case ChildStarted(task_id=task, child=child):
+                self.say("started", task=task, pid=child.pid if child else None)
+            case StageRecorded(task_id=task, stage=stage, outcome=outcome, cause=cause) as event:
+                cost_usd = f"{event.cost.cost_usd:.4f}" if event.cost else None
+                self.say(
+                    "recorded", task=task, stage=stage, outcome=outcome, cause=cause, usd=cost_usd
+                )
+            case DispatchReclaimed(work_item_id=work_item, how=how):
+                self.say("taken up again", dispatch=work_item, how=how)
+            case RetryScheduled(task_id=task, stage=stage, attempt=attempt):
+                self.say("again", task=task, stage=stage, attempt=attempt)
+            case TaskFailed(task_id=task, stage=stage):
+                self.say("task failed", task=task, stage=stage)
+            case CascadeBlocked(task_id=task, because=because):
+                self.say("blocked", task=task, because=because)
+            case TaskHeld(task_id=task):
+                self.say("held for a person", task=task)
+            case CooldownStarted(until=until):
+                self.say("cooling down", seconds=max(0, round(until - entry.ts)))
+            case RunPaused(reason=reason):
+                self.say("paused", reason=reason)
+            case RunFinalized(state=status):
+                self.say("run ended", state=status)
+            case _:
+                pass

@@ -1,0 +1,55 @@
+"""One driver per run: a lock that the kernel drops with the process that holds it."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from orchestrator.core.errors import Blocked, EnvironmentFault
+from orchestrator.journal.store import RunStore
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@contextmanager
+def the_only_driver(store: RunStore) -> Iterator[None]:
+    """Raises Blocked where another driver of the run is live."""
+    try:
+        fd = os.open(store.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise EnvironmentFault(f"cannot open {store.lock_path}: {error.strerror}") from error
+    try:
+        _lock(fd, store)
+        _say_who(fd)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, store: RunStore) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "?"
+        raise Blocked(
+            f"run {store.run_id}: another driver is live (pid {pid}); watch it with "
+            f"`orchestrator --run {store.run_id} watch`, or stop it with `stop`"
+        ) from None
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise EnvironmentFault(
+                f"{store.lock_path}: the file system does not support locks; "
+                f"set ORCHESTRATOR_RUNS_ROOT to a local disk"
+            ) from error
+        raise EnvironmentFault(f"cannot lock {store.lock_path}: {error.strerror}") from error
+
+
+def _say_who(fd: int) -> None:
+    """For the message of the next one: nothing depends on it, so a full disk does not matter."""
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise

@@ -1,0 +1,148 @@
+"""The headless driver's life: lock, open, recover, drive, leave a last record.
+
+Invariant: whatever ends it, but SIGKILL, is written down in driver.jsonl before the
+process is gone.
+"""
+
+import math
+import os
+import signal
+import sys
+
+import trio
+
+from drivers import wiring
+from drivers.headless.audience import Listeners
+from drivers.headless.heartbeat import DriverLog, Heart, started
+from drivers.headless.lock import the_only_driver
+from drivers.headless.narration import open_narration, secrets_of
+from drivers.headless.outside import Invocation, RunEnd
+from drivers.headless.run_loop import RunLoop
+from orchestrator.core.errors import Blocked, OrchestratorError, Refused
+from orchestrator.core.recover import is_same_host
+from orchestrator.core.state import RunState
+from orchestrator.journal.store import RunStore
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def run_headless(store: RunStore, invocation: Invocation) -> RunEnd:
+    """Drive the run.  Raises an OrchestratorError where it cannot even begin, or go on."""
+    with the_only_driver(store):
+        try:
+            return trio.run(_live, store, invocation)
+        except BaseExceptionGroup as group:
+            raise _cause(group) from group
+
+
+async def _live(store: RunStore, invocation: Invocation) -> RunEnd:
+    with trio.open_signal_receiver(*SIGNALS) as received:
+        send, signals = trio.open_memory_channel[int](math.inf)
+        async with trio.open_nursery() as nursery:
+
+            async def pass_on() -> None:
+                async for number in received:
+                    send.send_nowait(number)
+
+            nursery.start_soon(pass_on)
+            end = await _drive(store, invocation, signals)
+            nursery.cancel_scope.cancel()
+    return end
+
+
+async def _drive(
+    store: RunStore, invocation: Invocation, signals: trio.MemoryReceiveChannel[int]
+) -> RunEnd:
+    async with wiring.connected(store) as connected:
+        run, outside = connected.run, connected.outside
+        _refuse_if_over(run.state)
+        _refuse_foreign_driver(run.state, connected, invocation)
+        narration = open_narration(store.log_path, secrets=secrets_of(os.environ))
+        log = DriverLog(store.driver_path)
+
+        def beat() -> None:
+            heart.changed()
+
+        audience = Listeners(narration, connected.projections, beat)
+        loop = RunLoop(run, outside, invocation, audience)
+        heart = Heart(
+            log,
+            run_id=run.state.run_id,
+            look=loop.pulse,
+            now=outside.host.now,
+            on_fault=lambda error: audience.say("a heartbeat was not written", error=error),
+        )
+        heart.start(
+            started(
+                run_id=run.state.run_id,
+                now=outside.host.now(),
+                host=outside.host.identity(),
+                argv=tuple(sys.argv),
+                settings=run.state.settings,
+            )
+        )
+        _say_what_an_interrupt_does(audience, run.state)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(heart.run)
+                end = await loop.drive(signals)
+                nursery.cancel_scope.cancel()
+        except BaseException as fault:
+            heart.stop(f"{type(fault).__name__}: {_cause(fault)}".splitlines()[0])
+            raise
+        heart.stop(end.reason, signal=signal.Signals(end.signal).name if end.signal else None)
+        audience.say("driver ends", reason=end.reason, exit_status=int(end.exit_status))
+        return end
+
+
+def _say_what_an_interrupt_does(audience: Listeners, state: RunState) -> None:
+    drain_s = state.settings.drain_s
+    audience.say(
+        "driving",
+        run=state.run_id,
+        tasks=len(state.tasks),
+        pid=os.getpid(),
+        interrupt=f"the first Ctrl-C waits {drain_s:g} s for results and leaves the rest running "
+        f"for the next invocation, the second ends them; nothing is lost either way",
+    )
+    if state.project.agent.permission_mode == "bypassPermissions":
+        audience.say("permissions are bypassed for implement, as the project file asks")
+    has_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if not has_terminal and os.getsid(0) != os.getpid():
+        audience.say(
+            "this driver is in its launcher's session: where that is ended after a while, "
+            "use --detach"
+        )
+
+
+def _refuse_if_over(state: RunState) -> None:
+    if not state.tasks:
+        raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
+    if state.missing:
+        names = ", ".join(sorted(state.missing))
+        raise Refused(f"run {state.run_id} waits for tasks that are not added: {names}")
+
+
+def _refuse_foreign_driver(
+    state: RunState, connected: "wiring.Connected", invocation: Invocation
+) -> None:
+    """The lock is this host's alone: a driver elsewhere is known by its claim and its last word."""
+    host = connected.outside.host.identity()
+    elsewhere = state.driver_host is not None and not is_same_host(state.driver_host, host)
+    if elsewhere and not invocation.take_over and not connected.last_driver_ended:
+        raise Blocked(
+            f"run {state.run_id} is driven from host {state.driver_host.hostname}, which has not "
+            f"said that it ended; make sure that nothing runs there, then: run-headless --take-over"
+            if state.driver_host is not None
+            else ""
+        )
+
+
+def _cause(fault: BaseException) -> BaseException:
+    """The one that matters of a group: what we raised on purpose, else the first."""
+    if not isinstance(fault, BaseExceptionGroup):
+        return fault
+    ours = fault.subgroup(OrchestratorError)
+    group = ours or fault
+    first = group.exceptions[0]
+    return _cause(first)

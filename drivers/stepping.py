@@ -1,0 +1,206 @@
+"""Step a task by hand: what ``next`` hands out and what ``record`` takes back.
+
+The same planning, evidence and decisions as the driver's; only the model stage itself
+is done by somebody else.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drivers import wiring
+from drivers.headless.outside import Outside
+from drivers.stages import Dispatched, make_errand, verify
+from orchestrator.core.decide import decide
+from orchestrator.core.errors import Refused
+from orchestrator.core.events import KnownEvent, LeaseSuperseded, ResultRejected, RunFinalized
+from orchestrator.core.model import (
+    CallCost,
+    Cause,
+    Ending,
+    Mode,
+    Outcome,
+    Report,
+    ResultStatus,
+    StageResult,
+    TaskId,
+    TaskStatus,
+    WorkItem,
+)
+from orchestrator.core.plan import StartStage, barred, final_status
+from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.journal.live import LiveRun
+from orchestrator.journal.store import RunStore
+
+CAUSES: dict[ResultStatus, Cause] = {
+    ResultStatus.FAILURE: Cause.WORK_ERROR,
+    ResultStatus.SCHEMA_VIOLATION: Cause.INVALID_OUTPUT,
+    ResultStatus.TIMEOUT: Cause.TIMEOUT,
+    ResultStatus.RATE_LIMITED: Cause.LIMIT,
+    ResultStatus.PROVIDER_UNAVAILABLE: Cause.OUTAGE,
+    ResultStatus.INTERRUPTED: Cause.INTERRUPTED,
+}
+
+
+async def next_work_item(
+    run: LiveRun, store: RunStore, task_id: TaskId, *, resume: bool
+) -> WorkItem | None:
+    """The task's next model stage, leased; None where there is none now.
+
+    Deterministic stages that come first are run here, to their end.
+    """
+    async with wiring.attached(run, store) as outside:
+        _free_lease(run.state.tasks[task_id], resume=resume)
+        while True:
+            task = run.state.tasks[task_id]
+            if task.lease is not None and not task.lease.is_interactive:
+                await _finish(run, outside, task.lease)
+                continue
+            start = _next_start(run.state, task, outside.host.now(), resume=resume)
+            if start is None:
+                return None
+            errand = await make_errand(
+                run.state,
+                start,
+                workspace=outside.workspace,
+                host=outside.host,
+                run_dir=outside.run_dir,
+                new_session=outside.new_session(),
+                mode=Mode.INTERACTIVE,
+            )
+            await outside.executor.prepare(errand.work)
+            superseded = _superseded(task, resume=resume)
+            await _commit(run, outside, lambda _, e=errand, s=superseded: [*s, e.event])
+            if not start.stage.is_deterministic:
+                return errand.work
+            ending = await outside.executor.run(errand.work, lambda _: None)
+            await _record(run, outside, run.state.in_flight[task_id], ending)
+
+
+async def record_result(run: LiveRun, store: RunStore, result: StageResult) -> dict[str, Any]:
+    """Record what came back.  Raises Refused where it does not answer the outstanding dispatch."""
+    async with wiring.attached(run, store) as outside:
+        lease = run.state.in_flight.get(result.task_id)
+        reason = _why_not(lease, run.state.run_id, result)
+        if lease is None or reason:
+            await _reject(run, outside, result, reason)
+            raise Refused(reason)
+        outcome = await _record(run, outside, lease, _ending_of(result, lease, outside))
+        await _finalize_if_settled(run, outside)
+        task = run.state.tasks[result.task_id]
+        return {
+            "task_id": task.id,
+            "outcome": outcome,
+            "task_state": task.status,
+            "stage": task.stage,
+            "attempt": task.attempt,
+            "run_state": run.state.status,
+        }
+
+
+def _free_lease(task: TaskState, *, resume: bool) -> None:
+    lease = task.lease
+    if lease is not None and lease.is_interactive and not resume:
+        raise Refused(
+            f"task {task.id} is out already, as {lease.work_item_id}: record its result, or take "
+            f"it over with `next --resume` if its holder is gone"
+        )
+
+
+def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -> StartStage | None:
+    bar, _ = barred(state, now)
+    if bar in {"paused", "stopping"}:
+        raise Refused(f"run {state.run_id} is {bar}: {state.paused or 'a stop was asked for'}")
+    is_due = task.status is TaskStatus.READY or (
+        task.status is TaskStatus.COOLING and (task.not_before or 0.0) <= now
+    )
+    if bar or not (is_due or (resume and task.lease is not None)):
+        return None
+    return StartStage(
+        task_id=task.id,
+        stage=task.stage,
+        attempt=task.attempt,
+        dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
+    )
+
+
+def _superseded(task: TaskState, *, resume: bool) -> Sequence[KnownEvent]:
+    if task.lease is None or not resume:
+        return ()
+    return (LeaseSuperseded(task_id=task.id, work_item_id=task.lease.work_item_id),)
+
+
+async def _finish(run: LiveRun, outside: Outside, lease: Lease) -> None:
+    """A deterministic stage that an earlier ``next`` left behind: follow it to its end."""
+    ending = await outside.executor.attach(lease, lambda _: None)
+    await _record(run, outside, lease, ending)
+
+
+async def _record(run: LiveRun, outside: Outside, lease: Lease, ending: Ending) -> Outcome | None:
+    out = Dispatched.of(run.state, lease)
+    report: Report = await verify(out, ending, outside.workspace)
+    entries = await _commit(run, outside, lambda state: decide(state, report, outside.host.now()))
+    return next((e.event.outcome for e in entries if hasattr(e.event, "outcome")), None)
+
+
+async def _reject(run: LiveRun, outside: Outside, result: StageResult, reason: str) -> None:
+    if result.task_id in run.state.tasks:
+        event = ResultRejected(
+            task_id=result.task_id, work_item_id=result.work_item_id, reason=reason
+        )
+        await _commit(run, outside, lambda _: [event])
+
+
+async def _finalize_if_settled(run: LiveRun, outside: Outside) -> None:
+    def end(state: RunState) -> Sequence[KnownEvent]:
+        is_over = state.is_settled and not state.in_flight and state.finalized is None
+        return [RunFinalized(state=final_status(state))] if is_over else ()
+
+    await _commit(run, outside, end)
+
+
+def _why_not(lease: Lease | None, run_id: str, result: StageResult) -> str:
+    """Why the result does not answer the dispatch that is out; "" where it does."""
+    if lease is None:
+        return f"task {result.task_id} has no outstanding dispatch"
+    if not lease.is_interactive:
+        return f"{lease.work_item_id} is run by the driver, not by hand"
+    expected = {
+        "run_id": run_id,
+        "work_item_id": lease.work_item_id,
+        "content_hash": lease.content_hash,
+        "stage": lease.stage,
+        "attempt": lease.attempt,
+    }
+    for name, value in expected.items():
+        if getattr(result, name) != value:
+            return (
+                f"{name} is {getattr(result, name)!s}, and the outstanding dispatch has {value!s}: "
+                f"dispatch the stage again with `next --resume`, and record what comes back"
+            )
+    return ""
+
+
+def _ending_of(result: StageResult, lease: Lease, outside: Outside) -> Ending:
+    now = outside.host.now()
+    cost = CallCost(cost_usd=result.cost_usd or 0.0, metered=result.cost_usd is not None)
+    cause, error = CAUSES.get(result.status), result.error or ""
+    status = result.status
+    if status is ResultStatus.SUCCESS:
+        error = wiring.output_mistake(lease.stage, result.structured_output)
+        if error:
+            status, cause = ResultStatus.SCHEMA_VIOLATION, Cause.INVALID_OUTPUT
+    return Ending(
+        status=status,
+        cause=cause,
+        error=error,
+        structured_output=result.structured_output,
+        raw_output=result.raw_output or "",
+        session_id=result.session_id,
+        cost=cost,
+        started_at=lease.dispatched_at,
+        ended_at=now,
+    )
+
+
+async def _commit(run: LiveRun, outside: Outside, decide_now: Any) -> Any:
+    return await run.commit(decide_now, now=outside.host.now())

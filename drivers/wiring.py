@@ -1,0 +1,87 @@
+"""The composition root: the one place where the driver's ports get their adapters."""
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.execution.claude.lane import ClaudeLane
+from adapters.execution.claude.schema import misfit
+from adapters.execution.executor import Lane, SupervisedExecutor
+from adapters.execution.steps.lane import StepsLane
+from adapters.host.local import LocalHost
+from adapters.host.watcher import FileWatcher
+from adapters.workspace.git import GitWorkspace
+from drivers.headless.audience import Projections
+from drivers.headless.outside import Outside
+from orchestrator.core.model import ENGINE_LANE, SessionId, Stage
+from orchestrator.core.outputs import OUTPUT_SCHEMAS
+from orchestrator.core.state import RunState
+from orchestrator.journal.disk import open_journal
+from orchestrator.journal.live import LiveRun
+from orchestrator.journal.projections import FileProjections
+from orchestrator.journal.store import RunStore
+
+HEADLESS_LANE = "headless:claude"
+INTERACTIVE_LANE = "interactive:claude"
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A run that a driver may drive: its state and journal, and all that is outside."""
+
+    run: LiveRun
+    outside: Outside
+    projections: Projections
+
+
+@asynccontextmanager
+async def connected(store: RunStore) -> AsyncIterator[Connected]:
+    watcher = FileWatcher()
+    with watcher.watch(store.events_path) as changed:
+        journal = open_journal(store.events_path, store.run_id, changes=changed.wait)
+        run = await LiveRun.open(journal)
+        yield Connected(run, _outside(lambda: run.state, store, watcher), FileProjections(store))
+
+
+@asynccontextmanager
+async def attached(run: LiveRun, store: RunStore) -> AsyncIterator[Outside]:
+    """For a command that steps a run which it has opened already."""
+    yield _outside(lambda: run.state, store, FileWatcher())
+
+
+def output_mistake(stage: Stage, output: Any) -> str:
+    """What is wrong with a stage's structured output, in one line; "" where nothing is."""
+    schema = OUTPUT_SCHEMAS.get(stage)
+    return "" if schema is None else misfit(output, schema)
+
+
+def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatcher) -> Outside:
+    host = LocalHost()
+    project = state().project
+    executor = SupervisedExecutor(
+        stem_of=store.stem,
+        slug_of=lambda task_id: state().tasks[task_id].slug,
+        lanes=_lanes(state(), os.environ),
+        settings=lambda: state().settings,
+        host=host,
+        watcher=watcher,
+    )
+    return Outside(
+        executor=executor,
+        workspace=GitWorkspace(project.root, state().run_id),
+        host=host,
+        run_dir=str(store.path),
+        new_session=lambda: SessionId(str(uuid.uuid4())),
+    )
+
+
+def _lanes(state: RunState, environ: Mapping[str, str]) -> dict[str, Lane]:
+    claude = ClaudeLane(state.project, environ)
+    return {
+        HEADLESS_LANE: claude,
+        INTERACTIVE_LANE: claude,
+        ENGINE_LANE: StepsLane(state.project, environ),
+    }
