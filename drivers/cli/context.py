@@ -82,7 +82,10 @@ class Context:
         """The store of the run that ``--run`` names; Refused where there is none."""
         if not self.run_id:
             raise Usage("which run? say --run RUN")
-        return self.at(self.run_root().find(self.run_id))
+        store = self.at(self.run_root().find(self.run_id))
+        if self.project is not None:
+            self._require_project(store)
+        return store
 
     def at(self, store: "RunStore") -> "RunStore":
         """Say where the run's store is; what goes wrong from now on is written there."""
@@ -96,9 +99,7 @@ class Context:
         from orchestrator.journal.read import read_entries
 
         store = self.store()
-        state = replay(read_entries(store.events_path))
-        self.require_project_of(state)
-        return store, state
+        return store, replay(read_entries(store.events_path))
 
     def with_run(self, act: "Callable[[LiveRun, RunStore], Awaitable[T]]") -> T:
         """Open the run, do something with it, and return what that returns."""
@@ -111,7 +112,6 @@ class Context:
 
         async def opened() -> T:
             run = await LiveRun.open(open_journal(store.events_path, store.run_id))
-            self.require_project_of(run.state)
             return await act(run, store)
 
         return trio.run(opened)
@@ -127,16 +127,17 @@ class Context:
 
         return self.with_run(act)
 
-    def require_project_of(self, state: "RunState") -> None:
+    def _require_project(self, store: "RunStore") -> None:
         """A run keeps its project: ``--project`` may be repeated, and may not differ."""
-        if self.project is None:
-            return
         from drivers.wiring_cli import load_project
+        from orchestrator.core.events import RunCreated
+        from orchestrator.journal.read import read_entries
 
         given = load_project(self.project, Path.cwd())
-        if given.root != state.project.root:
+        created = next(iter(read_entries(store.events_path))).event
+        if isinstance(created, RunCreated) and created.project.root != given.root:
             raise Refused(
-                f"run {state.run_id} is on {state.project.root}, not on {given.root}:"
+                f"run {store.run_id} is on {created.project.root}, not on {given.root}:"
                 " leave --project out, or name the run's own"
             )
 

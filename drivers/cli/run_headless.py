@@ -5,8 +5,6 @@ import sys
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
-from orchestrator.core.errors import Refused
-from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
 
 HELP = """Drive the run to its end: one claude child per ready stage, several at once.  The same
@@ -33,15 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
-    store, state = ctx.read()
-    _require_whole(state)
     if args.detach:
-        return _detach(args, ctx, store)
+        return _detach(args, ctx)
     from drivers.cli import failure
     from drivers.cli.status import show
     from drivers.headless.main import run_headless
     from drivers.headless.outside import Invocation
 
+    store = ctx.store()
     end = run_headless(
         store,
         Invocation(
@@ -59,21 +56,10 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     return end.exit_status
 
 
-def _require_whole(state: RunState) -> None:
-    if not state.tasks:
-        raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
-    if state.missing:
-        missing = next(iter(sorted(state.missing)))
-        waiting = [task.id for task in state.tasks.values() if missing in task.unmet]
-        raise Refused(
-            f"{', '.join(waiting)} waits for {missing}, which is not in the run: add it with"
-            f" add-task --task {missing}, or abandon what waits for it"
-        )
-
-
-def _detach(args: argparse.Namespace, ctx: Context, store: RunStore) -> int:
+def _detach(args: argparse.Namespace, ctx: Context) -> int:
     from drivers.headless.detach import launch
 
+    store = ctx.store()
     launched = launch(store, _arguments(args, ctx, store))
     watch, stop = ctx.command("watch"), ctx.command("stop", "--drain")
     is_over = launched.ended is not None

@@ -27,7 +27,6 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     store = ctx.store()
     with onlooker(store) as looking:
         state = looking.look()
-        ctx.require_project_of(state)
         task = steer.find_task(state, args.task)
         streams = Streams(store.stages_dir / task.slug)
         if not args.follow and not streams.paths():
