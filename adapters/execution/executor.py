@@ -1,0 +1,367 @@
+"""The Executor port over supervised children: a lane says what to run and what its words mean.
+
+A dispatch is prepared (files synced, lock held), started, followed and concluded; after a driver's
+death it is found and followed again from the same files.  A lane may ask for a second start
+within the dispatch, under the stem ``….s2``.
+
+Invariant: what is returned is an Ending whatever a child, a disk or a lane does, and when it is
+returned no process of the dispatch is left, but for the survivors that it counts.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import trio
+
+from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
+from adapters.execution.supervise import Supervisor, Tail
+from adapters.host.watcher import FileWatcher
+from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.model import (
+    ENGINE_LANE,
+    Cause,
+    ChildExit,
+    Ending,
+    ProcessIdentity,
+    ResultStatus,
+    Stage,
+    TaskId,
+    WorkItem,
+)
+from orchestrator.core.settings import Settings
+from orchestrator.core.state import Lease
+from orchestrator.ports.execution import (
+    Observation,
+    Observe,
+    ResultSeen,
+    Seen,
+    SeenAlive,
+    SeenDead,
+    SeenEnded,
+    SeenNothing,
+    Started,
+)
+from orchestrator.ports.host import Host
+
+LOG = logging.getLogger("orchestrator.execution")
+PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
+"""What keeps a child from being started now, and not for ever."""
+
+StemOf = Callable[[str, Stage, int, int], Path]
+"""(task slug, stage, attempt, dispatch) -> the path that the dispatch's files begin with."""
+
+
+@dataclass(frozen=True)
+class Command:
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """The complete environment; the supervisor adds its tags."""
+    cwd: str
+    stdin: Path
+
+
+@dataclass(frozen=True)
+class StartAgain:
+    """The dispatch is to be started once more, the other way."""
+
+    reason: str
+
+
+class Reader(Protocol):
+    """Makes sense of a child's stream; no I/O, and bounded memory whatever comes in."""
+
+    def feed(self, data: bytes) -> tuple[Observation, ...]: ...
+
+    def close(self) -> None:
+        """End of the stream: a torn last line is dropped and counted."""
+        ...
+
+
+class Lane(Protocol):
+    def command(self, work: WorkItem, prompt_file: Path, *, again: bool) -> Command:
+        """What to run.  ``again``: the other way than the first time."""
+        ...
+
+    def reader(self, work: WorkItem) -> Reader: ...
+
+    def conclude(
+        self,
+        work: WorkItem,
+        reader: Reader,
+        exit: ChildExit,  # noqa: A002
+        stderr_tail: str,
+        *,
+        again: bool,
+    ) -> Ending | StartAgain:
+        """How it ended.  Never raises for anything that a child can do."""
+        ...
+
+
+class SupervisedExecutor:
+    """The Executor port, for real."""
+
+    def __init__(
+        self,
+        *,
+        stem_of: StemOf,
+        slug_of: Callable[[TaskId], str],
+        lanes: Mapping[str, Lane],
+        settings: Callable[[], Settings],
+        host: Host,
+        watcher: FileWatcher,
+    ) -> None:
+        self._stem_of = stem_of
+        self._slug_of = slug_of
+        self._lanes = lanes
+        self._settings = settings
+        self._supervisor = Supervisor(watcher, host.identity(), settings)
+
+    async def prepare(self, work: WorkItem) -> None:
+        stem = self._first(work)
+        try:
+            await trio.to_thread.run_sync(_write_down, stem, work)
+            self._supervisor.lock(stem)
+        except BlockingIOError as fault:
+            raise EnvironmentFault(
+                f"{work.id} is running already: {stem.lock} is held; wait for it, or stop it"
+            ) from fault
+        except OSError as fault:
+            raise EnvironmentFault(
+                f"cannot prepare {work.id}: {stem.directory}: {fault.strerror or fault}"
+            ) from fault
+
+    async def discard(self, work: WorkItem) -> None:
+        stem = self._first(work)
+        if not stem.was_started():
+            for path in (stem.prompt, stem.work, stem.lock):
+                path.unlink(missing_ok=True)
+        self._supervisor.unlock(stem)
+
+    async def run(self, work: WorkItem, observe: Observe) -> Ending:
+        stem = self._first(work)
+        try:
+            return await self._start(work, stem, observe)
+        except Exception as fault:  # noqa: BLE001 - whatever a lane or a disk does fails one task
+            return await self._broken(work.id, latest_start(stem), fault)
+        finally:
+            self._supervisor.unlock(stem)
+
+    async def find(self, lease: Lease) -> Seen:
+        stem = latest_start(self._first(lease))
+        if stem.is_locked():
+            return SeenAlive()
+        if stem.read_exit() is not None:
+            return SeenEnded()
+        if self._supervisor.outlives_its_shim(stem):
+            return SeenAlive(shim_lost=True)
+        if not stem.was_started():
+            return SeenNothing()
+        work = _read_down(stem, lease)
+        if work is None:
+            return SeenDead("it was killed, and its work item is lost")
+        if await self._says_result(work, stem):
+            return SeenEnded()
+        if self._supervisor.is_of_another_boot(stem):
+            return SeenDead("the machine was restarted")
+        return SeenDead("it was killed, and so was its shim")
+
+    async def attach(self, lease: Lease, observe: Observe) -> Ending:
+        stem = latest_start(self._first(lease))
+        try:
+            work = _read_down(stem, lease) or _from_lease(lease)
+            return await self._follow(work, stem, observe, shim=None)
+        except Exception as fault:  # noqa: BLE001 - as in run()
+            return await self._broken(lease.work_item_id, stem, fault)
+
+    async def stop(self, lease: Lease) -> int:
+        return await self._supervisor.stop(latest_start(self._first(lease)))
+
+    async def _start(self, work: WorkItem, stem: Stem, observe: Observe) -> Ending:
+        if stem.was_started():
+            return _ending(Cause.CRASH, f"{work.id} was started before: see {stem.stream}")
+        if (lane := self._lanes.get(work.lane)) is None:
+            return _ending(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
+        command = lane.command(work, stem.prompt, again=stem.is_second)
+        tags = {
+            "ORCHESTRATOR_RUN": work.run_id,
+            "ORCHESTRATOR_TASK": work.task_id,
+            "ORCHESTRATOR_DISPATCH": work.id,
+        }
+        try:
+            self._supervisor.lock(stem)
+            shim = self._supervisor.spawn(
+                stem,
+                command.argv,
+                command.env | tags,
+                cwd=command.cwd,
+                stdin=command.stdin,
+                deadline_s=work.timeout_s,
+            )
+        except (OSError, ValueError) as fault:  # ValueError: a NUL byte in an argument
+            number = (fault.errno or 0) if isinstance(fault, OSError) else 0
+            return _not_started(work, f"cannot start {command.argv[0]}: {fault}", number)
+        return await self._follow(work, stem, observe, shim=shim)
+
+    async def _follow(
+        self, work: WorkItem, stem: Stem, observe: Observe, *, shim: ProcessIdentity | None
+    ) -> Ending:
+        if (lane := self._lanes.get(work.lane)) is None:
+            return _ending(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
+        reader = lane.reader(work)
+        linger = Linger()
+
+        def feed(data: bytes) -> None:
+            for observation in reader.feed(data):
+                if isinstance(observation, ResultSeen):
+                    linger.renew(self._settings().result_linger_s)
+                observe(observation)
+
+        def started(record: ShimRecord) -> None:
+            observe(Started(shim=record.shim, child=record.child))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(linger.then, self._supervisor.ask_to_stop, stem)
+            record = await self._supervisor.follow(
+                stem, feed, started, shim=shim, timeout_s=work.timeout_s
+            )
+            nursery.cancel_scope.cancel()
+        reader.close()
+        if record.reason == "spawn_failed":
+            return _dated(_not_started(work, record.error, record.errno), record)
+        exit_ = record.child_exit
+        if linger.is_on and exit_.reason in ("stopped", "deadline"):
+            # It had said its result: being ended after that is no failure of it.
+            exit_ = msgspec.structs.replace(exit_, reason="exited")
+        said = lane.conclude(work, reader, exit_, stem.stderr_tail(), again=stem.is_second)
+        if isinstance(said, Ending):
+            return _dated(said, record, exit_)
+        if stem.is_second or exit_.reason != "exited":
+            return _dated(_ending(Cause.CRASH, said.reason), record, exit_)
+        return await self._start(work, stem.second, observe)
+
+    async def _says_result(self, work: WorkItem, stem: Stem) -> bool:
+        lane = self._lanes.get(work.lane)
+        if lane is None:
+            return False
+        reader = lane.reader(work)
+        seen = False
+
+        def feed(data: bytes) -> None:
+            nonlocal seen
+            seen = seen or any(isinstance(one, ResultSeen) for one in reader.feed(data))
+
+        with Tail(stem.stream) as tail:
+            await tail.feed(feed)
+        return seen
+
+    async def _broken(self, name: str, stem: Stem, fault: Exception) -> Ending:
+        """A bug, or a disk that fails: end what runs, so that nothing works beside a retry."""
+        LOG.error("%s: unexpected error", name, exc_info=fault)
+        with trio.CancelScope(shield=True):  # stop() has its own bound
+            survivors = await self._supervisor.stop(stem)
+        return _ending(
+            Cause.CRASH,
+            f"{name}: unexpected {type(fault).__name__}: {fault}",
+            ChildExit(reason="stopped", survivors=survivors),
+        )
+
+    def _first(self, dispatch: WorkItem | Lease) -> Stem:
+        slug = self._slug_of(dispatch.task_id)
+        return Stem.first(self._stem_of(slug, dispatch.stage, dispatch.attempt, dispatch.dispatch))
+
+
+class Linger:
+    """How long a child may live on after the last result it said."""
+
+    def __init__(self) -> None:
+        self._said = trio.Event()
+        self._until = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        return self._said.is_set()
+
+    def renew(self, seconds: float) -> None:
+        self._until = trio.current_time() + seconds
+        self._said.set()
+
+    async def then(self, act: Callable[[Stem], None], stem: Stem) -> None:
+        await self._said.wait()
+        while trio.current_time() < self._until:  # noqa: ASYNC110 - a later result moves it
+            await trio.sleep_until(self._until)
+        act(stem)
+
+
+def _not_started(work: WorkItem, error: str, number: int) -> Ending:
+    """The child, or even its shim, could not be started."""
+    if number in PASSING:
+        return _ending(Cause.CRASH, error)
+    if work.lane == ENGINE_LANE or not os.path.isdir(work.cwd):
+        return _ending(Cause.INFRASTRUCTURE, error)
+    return _ending(Cause.MISCONFIGURED, error)
+
+
+def _ending(cause: Cause, error: str, exit_: ChildExit = ChildExit()) -> Ending:  # noqa: B008
+    status = ResultStatus.INTERRUPTED if cause is Cause.CRASH else ResultStatus.FAILURE
+    return Ending(status=status, cause=cause, error=error, exit=exit_)
+
+
+def _dated(ending: Ending, record: ExitRecord, exit_: ChildExit | None = None) -> Ending:
+    return msgspec.structs.replace(
+        ending,
+        exit=exit_ or record.child_exit,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+    )
+
+
+def _write_down(stem: Stem, work: WorkItem) -> None:
+    """The prompt durably; the rest of the work item for whoever takes the dispatch up."""
+    stem.directory.mkdir(parents=True, exist_ok=True)
+    with stem.prompt.open("wb") as file:
+        file.write(work.prompt.encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())
+    stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
+
+
+def _read_down(stem: Stem, lease: Lease) -> WorkItem | None:
+    try:
+        work = msgspec.json.decode(stem.work.read_bytes(), type=WorkItem)
+        prompt = stem.prompt.read_text("utf-8", "replace")
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    if work.content_hash != lease.content_hash:
+        return None
+    return msgspec.structs.replace(work, prompt=prompt)
+
+
+def _from_lease(lease: Lease) -> WorkItem:
+    """What can still be said of a work item whose file is lost."""
+    return WorkItem(
+        id=lease.work_item_id,
+        content_hash=lease.content_hash,
+        run_id="",
+        task_id=lease.task_id,
+        stage=lease.stage,
+        attempt=lease.attempt,
+        dispatch=lease.dispatch,
+        lane=lease.lane,
+        model=lease.model,
+        effort=lease.effort,
+        prompt="",
+        output_schema=None,
+        session_id=lease.session_id,
+        resume=lease.resume,
+        cwd=lease.worktree,
+        timeout_s=lease.timeout_s,
+        max_budget_usd=lease.max_budget_usd,
+        env={},
+        created_at=lease.dispatched_at,
+    )

@@ -1,0 +1,330 @@
+"""The small parent of a dispatch's child.  It outlives the driver.
+
+    python -I -S shim_start.py stem=… cwd=… stdin=… deadline_s=… … -- program argument…
+
+Descriptor 3 is the dispatch's lock file, already locked: it is held for as long as the shim
+lives, and the child does not get it.  The environment is the child's, tags included.  Words
+instead of JSON because importing json costs every dispatch 12 ms.
+
+It starts the child in a session of its own, with files for its three streams; writes who both
+are to ``<stem>.shim.json``; waits for the child's end, the deadline or a SIGTERM (that is how a
+driver says stop: SIGINT to the child's group, then SIGTERM, then SIGKILL to all descendants);
+ends every descendant that is left; writes ``<stem>.exit.json``, synced; and is gone.
+
+Invariant: once the exit record is there, no descendant lives but the survivors it counts.  The
+record is missing only where the shim was killed, or the disk was full for RECORD_RETRY_S.
+
+Where the kernel has no subreaper (macOS), orphans are found by the tag in their environment and
+by their session, instead of by their parent alone: see adapters/host/processes.py.
+"""
+
+# The C half of signal alone: the other half imports enum, 9 ms and 0.8 MB in every shim.
+import _signal  # type: ignore[import-not-found]
+import errno
+import os
+import select
+import sys
+import time
+
+if __name__ != "shim":
+    from adapters.host import processes
+else:  # shim_start.py says where to find it
+    import processes  # type: ignore[import-not-found,no-redef]
+
+SCHEMA = 1
+LOCK_FD = 3
+KILL_WAIT_S = 5.0
+"""How long what was sent SIGKILL may take to go, before it is counted as a survivor."""
+RECORD_RETRY_S = 30.0
+"""How long a full disk may keep the exit record from being written."""
+MENDABLE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+STOP_SIGNAL = int(_signal.SIGTERM)
+ALREADY_STARTED = 3
+"""Exit status where the stem's stream exists: a dispatch is never started twice."""
+
+Value = str | int | float | None | dict[str, "Value"]
+
+
+class Shim:
+    def __init__(self, words: dict[str, str], argv: list[str]) -> None:
+        self.argv = argv
+        self.stem = words["stem"]
+        self.cwd = words["cwd"]
+        self.stdin = words["stdin"]
+        self.drop = words["drop"].split(",")
+        """Names in our environment that are not for the child: what our own start needed."""
+        self.interrupt_wait_s = float(words["interrupt_wait_s"])
+        self.terminate_wait_s = float(words["terminate_wait_s"])
+        self.orphan_wait_s = float(words["orphan_wait_s"])
+        self.deadline_s = float(words["deadline_s"])
+        self.started_at = time.time()
+        self.started = time.monotonic()
+        self.tag = f"ORCHESTRATOR_STEM={self.stem}".encode("utf-8", "surrogateescape")
+        self.me = (os.getpid(), processes.start_time_of(os.getpid()) or 0)
+        self.child: processes.Identity | None = None
+        self.status: int | None = None
+        """The child's wait status, once it has ended."""
+        self.cpu_s = 0.0
+        self.max_rss_kb = 0
+        self.stopping = False
+        self.identified = False
+        self.alarm, self.alarm_end = os.pipe()
+        self.poll = select.poll()
+        self.poll.register(self.alarm, select.POLLIN)
+        self.is_subreaper = processes.become_subreaper()
+
+    def prepare(self) -> None:
+        """Leave the driver's session; hear signals through a pipe."""
+        if os.getsid(0) != os.getpid():
+            os.setsid()
+        for end in (self.alarm, self.alarm_end):
+            os.set_blocking(end, False)
+        for name in (_signal.SIGHUP, _signal.SIGINT, _signal.SIGQUIT):
+            _signal.signal(name, _signal.SIG_IGN)
+        for name in (_signal.SIGCHLD, STOP_SIGNAL):
+            _signal.signal(name, _heard)
+        _signal.set_wakeup_fd(self.alarm_end, warn_on_full_buffer=False)
+        os.set_inheritable(LOCK_FD, False)
+
+    def start(self) -> None:
+        """Start the child.  Its streams become our own first: so a trace of ours is kept too."""
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        os.dup2(os.open(self.stem + ".stream.jsonl", new, 0o666), 1)
+        os.dup2(os.open(self.stem + ".stderr.log", new, 0o666), 2)
+        os.dup2(os.open(self.stdin, os.O_RDONLY), 0)
+        os.chdir(self.cwd)
+        pid = os.posix_spawnp(
+            self.argv[0],
+            self.argv,
+            {name: value for name, value in os.environ.items() if name not in self.drop},
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP},
+        )
+        self.child = (pid, processes.start_time_of(pid) or 0)
+        os.chdir("/")
+
+    def identify(self) -> None:
+        """Write who we are.  On a full disk it is tried again while the child runs."""
+        record = self._header()
+        record["started_monotonic"] = self.started
+        record["deadline_s"] = self.deadline_s
+        record["boot_id"] = processes.boot_id()
+        record["pid_namespace"] = processes.pid_namespace()
+        try:
+            write_record(self.stem + ".shim.json", record, synced=False)
+            self.identified = True
+        except OSError:
+            pass
+
+    def watch(self) -> str:
+        """Wait for the child's end, its deadline, or the driver's word to stop."""
+        deadline = self.started + self.deadline_s
+        while self.reap() and self.status is None:
+            if self.stopping:
+                return "stopped"
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return "deadline"
+            if not self.identified:
+                self.identify()
+            self.wait(left_s if self.identified else min(left_s, 1.0))
+        return "exited"
+
+    def interrupt(self) -> None:
+        """The first rung: what Ctrl-C in a terminal would do to the child."""
+        assert self.child is not None
+        try:  # noqa: SIM105 - contextlib would be one import more
+            os.killpg(self.child[0], _signal.SIGINT)
+        except (ProcessLookupError, PermissionError):  # it is dying
+            pass
+        until = time.monotonic() + self.interrupt_wait_s
+        while self.reap() and self.status is None and (left_s := until - time.monotonic()) > 0:
+            self.wait(left_s)
+
+    def end_descendants(self, terminate_wait_s: float) -> tuple[int, int]:
+        """SIGTERM, and after a wait SIGKILL, until nobody is left; how many ended, how many not."""
+        seen: set[processes.Identity] = set()
+        left = self.descendants(seen)
+        for identity in left:
+            processes.signal_if_same(identity, _signal.SIGTERM)
+        until = time.monotonic() + terminate_wait_s
+        while left and (wait_s := until - time.monotonic()) > 0:
+            self.wait(wait_s if self.is_subreaper else min(wait_s, 0.05))
+            left = self.descendants(seen)
+        until = time.monotonic() + KILL_WAIT_S
+        pause_s = 0.001
+        while left and time.monotonic() < until:
+            for identity in left:
+                processes.signal_if_same(identity, processes.SIGKILL)
+            self.wait(pause_s)
+            pause_s = min(pause_s * 2, 0.02)
+            left = self.descendants(seen)
+        return len(seen) - len(left), len(left)
+
+    def descendants(self, seen: set[processes.Identity]) -> list[processes.Identity]:
+        """Who is left.  ``seen`` collects everybody but the child.
+
+        Where we are the subreaper, having no child left proves that nobody is; the table does
+        not, because it cannot be read at one instant: it is read again, a few times.
+        """
+        left: list[processes.Identity] = []
+        for _ in range(50):
+            has_children = self.reap()
+            if self.is_subreaper and not has_children:
+                return []
+            roots = [self.me] if self.child is None else [self.me, self.child]
+            left = processes.family(roots, b"" if self.is_subreaper else self.tag)
+            seen.update(left)
+            if self.child is not None and self.status is None:
+                left.append(self.child)
+            if left or not self.is_subreaper:
+                break
+            self.wait(0.001)
+        return left
+
+    def reap(self) -> bool:
+        """Collect the dead.  False: no child of ours is left, whoever it was."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            self.cpu_s += usage.ru_utime + usage.ru_stime
+            if self.child is not None and pid == self.child[0]:
+                self.status = status
+                self.max_rss_kb = usage.ru_maxrss // (1 if sys.platform == "linux" else 1024)
+
+    def wait(self, at_most_s: float) -> None:
+        self.poll.poll(at_most_s * 1000 + 1)
+        try:
+            if STOP_SIGNAL in os.read(self.alarm, 512):
+                self.stopping = True
+        except BlockingIOError:
+            pass
+
+    def conclude(self, reason: str, error: str, number: int, ended: int, survivors: int) -> None:
+        record = self._header()
+        killed = self.status is not None and os.WIFSIGNALED(self.status)
+        exited = self.status is not None and os.WIFEXITED(self.status)
+        record["code"] = os.WEXITSTATUS(self.status or 0) if exited else None
+        record["signal"] = os.WTERMSIG(self.status or 0) if killed else None
+        record["reason"] = reason
+        record["error"] = error
+        record["errno"] = number
+        record["ended_at"] = time.time()
+        record["duration_s"] = round(time.monotonic() - self.started, 6)
+        record["descendants_ended"] = ended
+        record["survivors"] = survivors
+        record["max_rss_kb"] = self.max_rss_kb
+        record["cpu_s"] = round(self.cpu_s, 6)
+        give_up_at = time.monotonic() + RECORD_RETRY_S
+        while True:
+            try:
+                write_record(self.stem + ".exit.json", record, synced=True)
+                return
+            except OSError as fault:
+                if fault.errno not in MENDABLE or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.25)
+
+    def _header(self) -> dict[str, Value]:
+        return {
+            "schema": SCHEMA,
+            "shim": _identity(self.me),
+            "child": None if self.child is None else _identity(self.child),
+            "started_at": self.started_at,
+        }
+
+
+def run(shim: Shim) -> None:
+    shim.prepare()
+    try:
+        shim.start()
+    except FileExistsError:
+        os._exit(ALREADY_STARTED)
+    except OSError as fault:
+        shim.conclude("spawn_failed", _why(shim, fault), fault.errno or 0, 0, 0)
+        return
+    shim.identify()
+    reason = shim.watch()
+    if reason != "exited":
+        shim.interrupt()
+    is_stop = reason != "exited"
+    ended, survivors = shim.end_descendants(
+        shim.terminate_wait_s if is_stop else shim.orphan_wait_s
+    )
+    shim.conclude(reason, "", 0, ended, survivors)
+
+
+def _why(shim: Shim, fault: OSError) -> str:
+    """One line for a person: what could not be started, and what stood in the way."""
+    program = shim.argv[0]
+    if not os.path.isdir(shim.cwd):
+        return f"cannot start {program}: its working directory {shim.cwd} is gone"
+    about = f" ({fault.filename})" if fault.filename not in (None, program) else ""
+    if fault.errno == errno.ENOENT and os.path.exists(program):
+        about = " (the interpreter that its first line names)"
+    return f"cannot start {program}: {fault.strerror}{about}"
+
+
+def write_record(path: str, record: dict[str, Value], *, synced: bool) -> None:
+    """Whole or not at all: a reader sees the old file or the new one."""
+    temporary = path + ".tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        data = (to_json(record) + "\n").encode("ascii")
+        while data:
+            data = data[os.write(fd, data) :]
+        if synced:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(temporary, path)
+    if synced:
+        fd = os.open(os.path.dirname(path), os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def to_json(value: Value) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{to_json(k)}:{to_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, str):
+        return '"' + "".join(map(_escaped, value)) + '"'
+    return repr(value)
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if " " <= char <= "~":
+        return char
+    code = ord(char)
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    # A byte that is no UTF-8 came in as a lone surrogate, which no reader would take back.
+    return "\\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+
+
+def _identity(identity: processes.Identity) -> dict[str, Value]:
+    return {"pid": identity[0], "start_time": identity[1]}
+
+
+def _heard(number: int, frame: object) -> None:
+    """Only so that the number is written to the alarm pipe."""
+
+
+def main(arguments: list[str]) -> None:
+    # Nothing that the driver was started with may be held open by a child for hours.
+    os.closerange(LOCK_FD + 1, min(os.sysconf("SC_OPEN_MAX"), 65536))
+    split = arguments.index("--")
+    words = dict(word.split("=", 1) for word in arguments[:split])
+    run(Shim(words, arguments[split + 1 :]))
