@@ -46,6 +46,11 @@ class GitWorkspace:
             lambda running: snapshot.conflict_markers(self._get(worktree), tree_before, running)
         )
 
+    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+        return await _stoppable(
+            lambda running: snapshot.diff(self._get(worktree), start_commit, chars_max, running)
+        )
+
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
         ref = self._ref(task_slug, f"salvage-{number}")
         message = f"{task_slug}: salvaged before a fresh start in run {self._run_id}\n"

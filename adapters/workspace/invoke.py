@@ -143,14 +143,7 @@ class Git:
 
     def ask(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
         """Run git where a failure is one of the answers."""
-        try:
-            process = self._running.start(args, self.cwd, {**self._env, **(env or {})})
-        except FileNotFoundError:
-            if os.path.isdir(self.cwd):
-                raise EnvironmentFault("git is not on PATH: install git") from None
-            raise EnvironmentFault(f"{self.cwd} does not exist") from None
-        except NotADirectoryError:
-            raise EnvironmentFault(f"{self.cwd} is not a directory") from None
+        process = self._start(args, env or {})
         try:
             out, err = process.communicate(stdin, timeout=self._timeout_s)
         except subprocess.TimeoutExpired:
@@ -162,6 +155,16 @@ class Git:
         if self._running.stopped:
             raise GitStopped(f"git {_named(args)} was stopped")
         return Answer(process.returncode, out, err.decode("utf-8", "replace"))
+
+    def _start(self, args: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        try:
+            return self._running.start(args, self.cwd, {**self._env, **env})
+        except FileNotFoundError:
+            if os.path.isdir(self.cwd):
+                raise EnvironmentFault("git is not on PATH: install git") from None
+            raise EnvironmentFault(f"{self.cwd} does not exist") from None
+        except NotADirectoryError:
+            raise EnvironmentFault(f"{self.cwd} is not a directory") from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -92,6 +92,25 @@ def changes(git: Git, before: str, after: str) -> list[Change]:
     return found
 
 
+def diff(
+    worktree: Worktree, start_commit: str, chars_max: int, running: Running | None = None
+) -> str:
+    """A stat and the patch from ``start_commit`` to the present content, cut at ``chars_max``."""
+    tree = take(worktree, running)
+    git = worktree.git(running=running)
+    # A character is at most four bytes, and what is cut off here is cut off below as well.
+    out, is_more = git.head(
+        "diff-tree", "-r", "--patch-with-stat", "--stat=100", "--find-renames", "--no-ext-diff",
+        "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", start_commit, tree,
+        bytes_max=4 * chars_max,
+    )  # fmt: skip
+    text = out.decode("utf-8", "replace")
+    if len(text) <= chars_max and not is_more:
+        return text
+    note = "\n[the patch goes on: it is cut here]\n"
+    return text[: max(0, chars_max - len(note))] + note
+
+
 def conflict_markers(
     worktree: Worktree, tree_before: str, running: Running | None = None
 ) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from adapters.execution.steps.result import OUTPUT_BYTES_MAX, TAIL_BYTES_MAX, Pr
 
 READ_BYTES = 64 * 1024
 LINE_BYTES_MAX = 64 * 1024
+OVERHEAD_BYTES = 64
+"""What wrapping a piece of output costs: a command may print one byte at a time."""
 EXIT_POLL_S = 0.05
 """How soon an exit is noticed while the output stays open."""
 DRAINED_BYTES_MAX = 2 * 1024 * 1024
@@ -102,28 +104,45 @@ class Commands:
 
 
 class _Output:
+    """What a command prints: passed on line by line, up to a bound, and its end kept."""
+
     def __init__(self, name: str, printer: Printer, on_line: Callable[[str], None] | None) -> None:
         self._name = name
         self._printer = printer
         self._on_line = on_line
         self._lines = LineSplitter(LINE_BYTES_MAX)
+        self._waiting = b""
         self._left_bytes = OUTPUT_BYTES_MAX
+        self._is_cut = False
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-TAIL_BYTES_MAX:]
-        if self._left_bytes > 0:
-            self._printer.output(self._name, _text(data[: self._left_bytes]))
-            self._left_bytes -= len(data)
+        self._pass_on(data)
         for line in self._lines.feed(data):
             self._tell(line)
 
     def close(self) -> str:
         self._tell(self._lines.close())
-        if self._left_bytes < 0:
-            self._printer.output(self._name, f"[{-self._left_bytes} bytes more; the end:]\n")
-            self._printer.output(self._name, _text(self._tail))
+        if self._is_cut:
+            self._print(b"[more than is passed on; the end:]\n" + self._tail)
+        elif self._waiting:
+            self._print(self._waiting)
         return _text(self._tail)
+
+    def _pass_on(self, data: bytes) -> None:
+        if self._is_cut:
+            return
+        self._waiting += data
+        whole, newline, rest = self._waiting.rpartition(b"\n")
+        if newline or len(rest) > LINE_BYTES_MAX:
+            part, self._waiting = (whole + newline, rest) if newline else (rest, b"")
+            self._print(part[: self._left_bytes])
+            self._left_bytes -= len(part) + OVERHEAD_BYTES
+            self._is_cut = self._left_bytes <= 0
+
+    def _print(self, data: bytes) -> None:
+        self._printer.output(self._name, _text(data))
 
     def _tell(self, line: bytes) -> None:
         if self._on_line is not None and line:
@@ -149,8 +168,9 @@ def _follow(process: subprocess.Popen[bytes], output: _Output, deadline: float |
             left_bytes -= READ_BYTES if ended else 0
             if is_open and left_bytes > 0 and ready.select(0 if ended else EXIT_POLL_S):
                 data = os.read(fd, READ_BYTES)
-                output.feed(data)
                 is_open = bool(data)
+                if data:
+                    output.feed(data)
             elif ended:
                 return timed_out
             elif not is_open:
