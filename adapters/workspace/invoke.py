@@ -141,6 +141,23 @@ class Git:
     def line(self, *args: str, stdin: bytes = b"") -> str:
         return os.fsdecode(self(*args, stdin=stdin).rstrip(b"\n"))
 
+    def head(self, *args: str, bytes_max: int) -> tuple[bytes, bool]:
+        """The beginning of its standard output, and whether there is more; then it is ended."""
+        process = self._start(args, {})
+        assert process.stdout is not None
+        with process:
+            out = process.stdout.read(bytes_max + 1)
+            if len(out) > bytes_max:
+                process.terminate()
+                return out[:bytes_max], True
+            _, err = process.communicate()
+        if self._running.stopped:
+            raise GitStopped(f"git {_named(args)} was stopped")
+        if process.returncode:
+            complaint = err.decode("utf-8", "replace")
+            raise GitFault(_named(args), self.cwd, process.returncode, complaint)
+        return out, False
+
     def ask(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
         """Run git where a failure is one of the answers."""
         process = self._start(args, env or {})

@@ -83,7 +83,13 @@ class StepsLane:
         return StepsReader()
 
     def conclude(
-        self, work: WorkItem, reader: Reader, exit: ChildExit, stderr_tail: str, *, again: bool
+        self,
+        work: WorkItem,
+        reader: Reader,
+        exit: ChildExit,  # noqa: A002
+        stderr_tail: str,
+        *,
+        again: bool,
     ) -> Ending | StartAgain:
         seen = reader if isinstance(reader, StepsReader) else StepsReader()
         if seen.result is not None:
@@ -100,10 +106,10 @@ class StepsLane:
         )
 
 
-def _answered(result: Mapping[str, Any], tail: str, exit: ChildExit) -> Ending:
+def _answered(result: Mapping[str, Any], tail: str, ended: ChildExit) -> Ending:
     succeeded = result["status"] == ResultStatus.SUCCESS
     try:
-        cause = None if succeeded else Cause(result.get("cause"))
+        cause = None if succeeded else Cause(str(result.get("cause")))
     except ValueError:
         cause = Cause.INFRASTRUCTURE
     evidence = result.get("evidence")
@@ -114,32 +120,33 @@ def _answered(result: Mapping[str, Any], tail: str, exit: ChildExit) -> Ending:
         structured_output=result.get("output"),
         raw_output=tail,
         evidence=evidence if isinstance(evidence, dict) else {},
-        exit=exit,
+        exit=ended,
     )
 
 
 def _unanswered(
-    seen: StepsReader, exit: ChildExit, stderr_tail: str
+    seen: StepsReader, ended: ChildExit, stderr_tail: str
 ) -> tuple[ResultStatus, Cause, str]:
     doing = f" in the {seen.doing} command" if seen.doing else ""
-    match exit.reason:
+    match ended.reason:
         case "spawn_failed":
-            return ResultStatus.FAILURE, Cause.INFRASTRUCTURE, f"it did not start: {exit.error}"
+            return ResultStatus.FAILURE, Cause.INFRASTRUCTURE, f"it did not start: {ended.error}"
         case "deadline":
-            error = f"it ran{doing} beyond the stage's time limit of {exit.duration_s:.0f} s"
+            error = f"it ran{doing} beyond the stage's time limit of {ended.duration_s:.0f} s"
             return ResultStatus.TIMEOUT, Cause.TIMEOUT, error
         case "stopped":
             return ResultStatus.INTERRUPTED, Cause.INTERRUPTED, f"stopped{doing}"
         case _:
             lines = stderr_tail.strip().splitlines()
             said = f": {lines[-1].strip()[:300]}" if lines else ""
-            error = f"it ended{doing} without a result ({_how(exit)}){said}"
+            error = f"it ended{doing} without a result ({_how(ended)}){said}"
             return ResultStatus.INTERRUPTED, Cause.CRASH, error
 
 
-def _how(exit: ChildExit) -> str:
-    if exit.signal is not None:
-        return Signals(exit.signal).name if exit.signal in set(Signals) else f"signal {exit.signal}"
-    if exit.reason == "shim_lost":
+def _how(ended: ChildExit) -> str:
+    if ended.signal is not None:
+        is_known = ended.signal in set(Signals)
+        return Signals(ended.signal).name if is_known else f"signal {ended.signal}"
+    if ended.reason == "shim_lost":
         return "its supervisor was killed"
-    return f"exit {exit.code}"
+    return f"exit {ended.code}"
