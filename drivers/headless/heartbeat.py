@@ -6,7 +6,6 @@ one line; a start is never glued to a line that a kill -9 tore.
 
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import HostIdentity, Record
 from orchestrator.core.options import described
 from orchestrator.core.settings import Settings
+from orchestrator.journal.codec import timestamp
 
 HEARTBEAT_S = 30.0
 PROMISE_S = 2 * HEARTBEAT_S
@@ -131,10 +131,6 @@ def heartbeat(pulse: Pulse, *, run_id: str, tick: int, now: float) -> DriverHear
         reason=pulse.reason or UNSET,
         wait_remaining_s=UNSET if until is None else max(0.0, round(until - now, 1)),
     )
-
-
-def timestamp(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 class DriverLog:
