@@ -1,0 +1,62 @@
+"""What may be said on stderr and in driver.log, and how often."""
+
+import os
+from pathlib import Path
+
+from drivers.headless.narration import open_narration, secrets_of
+
+
+def test_it_is_said_on_stderr_and_in_the_log(tmp_path: Path) -> None:
+    log, stderr = tmp_path / "driver.log", tmp_path / "stderr"
+    with stderr.open("w") as stream:
+        open_narration(log, secrets=(), stderr=stream).info("dispatched", task="#12", pid=None)
+    assert log.read_text() == stderr.read_text()
+    assert log.read_text().startswith("note: ")
+    assert log.read_text().endswith(" dispatched task=#12\n")
+
+
+def test_where_stderr_is_the_log_it_is_said_once(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    with log.open("a") as stream:
+        open_narration(log, secrets=(), stderr=stream).info("dispatched")
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_no_secret_and_no_agents_word_passes(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    secrets = secrets_of({"MY_API_KEY": "hunter2hunter2", "PATH": "/usr/bin:/bin"})
+    assert secrets == {"hunter2hunter2"}
+    open_narration(log, secrets=secrets, stderr=None).info(
+        "recorded hunter2hunter2",
+        error="said hunter2hunter2 and sk-ant-api03-abcdefgh\nand more",
+        prompt="PROMPT",
+        raw_output="WORDS",
+    )
+    text = log.read_text()
+    assert text.endswith(' recorded [secret] error="said [secret] and [secret] and more"\n')
+
+
+def test_a_value_is_short_and_drives_no_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    open_narration(log, secrets=(), stderr=None).info("odd", error="\x1b[2J" + "x" * 5000)
+    assert "\x1b" not in log.read_text()
+    assert len(log.read_text()) < 500
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb"), os.fdopen(writer, "w") as stream:
+        narration = open_narration(log, secrets=(), stderr=stream)
+        for number in range(3000):
+            narration.info("dispatched", number=number, error="x" * 200)
+    assert len(log.read_text().splitlines()) == 3000
+
+
+def test_a_reader_that_went_away_ends_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        open_narration(log, secrets=(), stderr=stream).info("dispatched")
+    assert "dispatched" in log.read_text()
