@@ -1,0 +1,189 @@
+"""Fold the events of a dispatch: its lease, its result, what recovery made of it."""
+
+from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.events import (
+    ChildStarted,
+    DispatchReclaimed,
+    Entry,
+    LeaseSuperseded,
+    RetryScheduled,
+    StageDispatched,
+    StageRecorded,
+)
+from orchestrator.core.graph import drop_void
+from orchestrator.core.model import Cause, Outcome, ResultStatus, Stage, TaskStatus
+from orchestrator.core.sessions import book_call, start_session
+from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.core.transitions import (
+    end_lease,
+    leased,
+    make_ready_if_met,
+    require,
+    set_status,
+    task_of,
+)
+
+
+def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> None:
+    task = task_of(state, event.task_id)
+    require(task.lease is None, f"task {task.id} is dispatched while {task.id} is leased")
+    require(not task.unmet, f"task {task.id} starts before {sorted(task.unmet)}")
+    require(
+        (event.stage, event.attempt) == (task.stage, task.attempt),
+        f"task {task.id} is at {task.stage} attempt {task.attempt}, "
+        f"not at {event.stage} attempt {event.attempt}",
+    )
+    key = (event.stage, event.attempt)
+    require(event.dispatch == task.dispatches.get(key, 0) + 1, f"dispatch {event.work_item_id}")
+    lease = Lease(
+        task_id=task.id,
+        work_item_id=event.work_item_id,
+        content_hash=event.content_hash,
+        stage=event.stage,
+        attempt=event.attempt,
+        dispatch=event.dispatch,
+        lane=event.lane,
+        host=event.host,
+        timeout_s=event.timeout_s,
+        dispatched_at=entry.ts,
+        session_id=event.session_id,
+        resume=event.resume,
+        model=event.model,
+        effort=event.effort,
+        tree_before=event.tree_before,
+        worktree=event.worktree,
+        branch=event.branch,
+        max_budget_usd=event.max_budget_usd,
+    )
+    set_status(state, task, TaskStatus.RUNNING)
+    task.dispatches[key] = event.dispatch
+    task.attempts[event.stage] = event.attempt
+    task.lease = lease
+    task.not_before = None
+    task.run_reset = False
+    task.branch = event.branch
+    task.worktree = event.worktree
+    task.tree_before = event.tree_before
+    if event.session_id is not None:
+        start_session(task, event.stage, event.session_id)
+    state.in_flight[task.id] = lease
+    state.totals.reserved_usd += event.max_budget_usd or 0.0
+    state.audit.dispatched += 1
+    drop_void(state)
+
+
+def child_started(state: RunState, event: ChildStarted, entry: Entry) -> None:
+    _, lease = leased(state, event.task_id, event.work_item_id)
+    lease.shim = event.shim
+    lease.child = event.child
+
+
+def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
+    task, lease = leased(state, event.task_id, event.work_item_id)
+    end_lease(state, task)
+    task.records += 1
+    state.audit.recorded += 1
+    task.crashes += event.cause is Cause.CRASH
+    task.outages = task.outages + 1 if event.cause is Cause.OUTAGE else 0
+    if not event.stage.is_deterministic:
+        state.audit.calls += 1
+        by_lane = state.audit.calls_by_lane
+        by_lane[event.lane_used] = by_lane.get(event.lane_used, 0) + 1
+        state.audit.unattributed += event.lane_used != lease.lane
+        book_call(task, event)
+    if event.cost is not None:
+        task.cost_usd += event.cost.cost_usd
+        state.totals.add(event.stage, event.cost)
+    if event.checkpoint is not None:
+        task.checkpoints[event.stage] = event.checkpoint
+    if event.output is not None:
+        task.outputs[event.stage] = event.output
+    if event.status is ResultStatus.SUCCESS and event.outcome in _MOVES_ON:
+        _move_on(state, task, event)
+    elif event.signature:
+        task.signature = event.signature
+
+
+_MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
+
+
+def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
+    task.crashes = 0
+    task.infrastructure_retries = 0
+    task.interrupted = False
+    task.tree_before = ""
+    if task.signature.startswith(f"{event.stage}:"):
+        task.signature = ""
+    stages = task.pipeline.stages
+    following = stages[stages.index(event.stage) + 1 :]
+    require((event.outcome is Outcome.COMPLETED) == (not following), "a stage ends out of order")
+    if following:
+        task.stage, task.attempt = following[0], task.attempts.get(following[0], 1)
+        if following[0] is not Stage.IMPLEMENT:
+            task.attempt = 1
+        if event.stage is Stage.IMPLEMENT:
+            task.learnings = ""
+        set_status(state, task, TaskStatus.READY)
+    else:
+        _complete(state, task)
+
+
+def _complete(state: RunState, task: TaskState) -> None:
+    set_status(state, task, TaskStatus.COMPLETED)
+    task.outputs.clear()
+    task.learnings = ""
+    state.failures_in_row = 0
+    for dependent_id in state.dependents.get(task.id, ()):
+        dependent = state.tasks.get(dependent_id)
+        if dependent is not None:
+            dependent.unmet.discard(task.id)
+            make_ready_if_met(state, dependent)
+
+
+def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> None:
+    task = task_of(state, event.task_id)
+    require(task.lease is None, f"task {task.id} is retried while it runs")
+    moved = event.stage is not task.stage or event.attempt != task.attempt
+    task.stage, task.attempt = event.stage, event.attempt
+    task.attempts[event.stage] = event.attempt
+    task.not_before = event.not_before
+    task.run_reset = event.run_reset
+    task.infrastructure_retries += event.infrastructure
+    task.send_backs += event.send_back
+    task.interrupted = not event.spends_attempt and not event.infrastructure
+    if moved:
+        task.crashes = 0
+        task.tree_before = ""
+    if event.spends_attempt:
+        state.audit.attempts_spent += 1
+        task.learnings = event.learnings
+    if event.fresh_session:
+        start_session(task, event.stage, None)
+    set_status(state, task, TaskStatus.READY if event.not_before is None else TaskStatus.COOLING)
+
+
+def dispatch_reclaimed(state: RunState, event: DispatchReclaimed, entry: Entry) -> None:
+    task, _ = leased(state, event.task_id, event.work_item_id)
+    audit = state.audit
+    match event.how:
+        case "adopted":
+            audit.adopted += 1
+        case "harvested":
+            audit.harvested += 1
+        case "resumed":
+            audit.resumed += 1
+        case "redispatched":
+            audit.redispatched += 1
+            end_lease(state, task)
+            task.interrupted = True
+            set_status(state, task, TaskStatus.READY)
+        case _:
+            raise InvariantBroken(f"a dispatch is reclaimed as {event.how!r}")
+
+
+def lease_superseded(state: RunState, event: LeaseSuperseded, entry: Entry) -> None:
+    task, _ = leased(state, event.task_id, event.work_item_id)
+    end_lease(state, task)
+    task.interrupted = True
+    state.audit.superseded += 1
+    set_status(state, task, TaskStatus.READY)

@@ -1,0 +1,77 @@
+"""Fold the events that change the run as a whole."""
+
+import msgspec
+
+from orchestrator.core.events import (
+    BudgetReserved,
+    ChildAdopted,
+    CooldownStarted,
+    DriverClaimed,
+    Entry,
+    ResultRejected,
+    RunFinalized,
+    RunPaused,
+    RunUnpaused,
+    SettingsChanged,
+    StopRequested,
+    SupervisorParked,
+    Unknown,
+    WindowObserved,
+)
+from orchestrator.core.settings import Settings
+from orchestrator.core.state import RunState
+from orchestrator.core.transitions import require
+
+
+def settings_changed(state: RunState, event: SettingsChanged, entry: Entry) -> None:
+    merged = {**msgspec.to_builtins(state.settings), **event.changes}
+    state.settings = msgspec.convert(merged, Settings)
+
+
+def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:
+    state.paused = event.reason
+
+
+def run_unpaused(state: RunState, event: RunUnpaused, entry: Entry) -> None:
+    state.paused = None
+    state.failures_in_row = 0
+    state.failures_alike = 0
+
+
+def stop_requested(state: RunState, event: StopRequested, entry: Entry) -> None:
+    state.stop_requested = event.how
+
+
+def supervisor_parked(state: RunState, event: SupervisorParked, entry: Entry) -> None:
+    state.parked = event.reason
+
+
+def driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
+    state.driver = event.driver
+    state.driver_host = event.host
+    state.stop_requested = None
+    state.parked = None
+
+
+def run_finalized(state: RunState, event: RunFinalized, entry: Entry) -> None:
+    require(not state.in_flight, "the run ends while dispatches are out")
+    state.finalized = event.state
+
+
+def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> None:
+    if event.task_id is None:
+        state.cooldown_until = event.until
+        state.cooldown_reason = event.reason
+
+
+def window_observed(state: RunState, event: WindowObserved, entry: Entry) -> None:
+    for window in event.windows:
+        state.windows[window.name] = window
+
+
+def result_rejected(state: RunState, event: ResultRejected, entry: Entry) -> None:
+    state.audit.results_rejected += 1
+
+
+def nothing(state: RunState, event: Unknown | BudgetReserved | ChildAdopted, entry: Entry) -> None:
+    pass
