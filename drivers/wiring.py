@@ -14,14 +14,12 @@ from adapters.execution.steps.lane import StepsLane
 from adapters.host.local import LocalHost
 from adapters.host.watcher import FileWatcher
 from adapters.workspace.git import GitWorkspace
-from drivers.headless.audience import Projections
 from drivers.headless.outside import Outside
 from orchestrator.core.model import ENGINE_LANE, SessionId, Stage
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.state import RunState
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.live import LiveRun
-from orchestrator.journal.projections import FileProjections
 from orchestrator.journal.store import RunStore
 
 HEADLESS_LANE = "headless:claude"
@@ -34,7 +32,6 @@ class Connected:
 
     run: LiveRun
     outside: Outside
-    projections: Projections
 
 
 @asynccontextmanager
@@ -43,7 +40,7 @@ async def connected(store: RunStore) -> AsyncIterator[Connected]:
     with watcher.watch(store.events_path) as changed:
         journal = open_journal(store.events_path, store.run_id, changes=changed.wait)
         run = await LiveRun.open(journal)
-        yield Connected(run, _outside(lambda: run.state, store, watcher), FileProjections(store))
+        yield Connected(run, _outside(lambda: run.state, store, watcher))
 
 
 @asynccontextmanager

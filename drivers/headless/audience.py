@@ -4,8 +4,6 @@ The journal is the truth; nothing here may stop the run, so trouble is said and 
 """
 
 from collections.abc import Callable
-from typing import Protocol
-
 from structlog.typing import FilteringBoundLogger
 
 from orchestrator.core.events import (
@@ -25,10 +23,8 @@ from orchestrator.core.events import (
 from orchestrator.core.state import RunState
 
 
-class Projections(Protocol):
-    def committed(self, state: RunState, entry: Entry) -> None:
-        """Raises OSError where a file cannot be written."""
-        ...
+Project = Callable[[RunState, Entry], None]
+"""Writes what an event adds to the files derived from the journal.  Raises OSError."""
 
 
 class Listeners:
@@ -37,11 +33,11 @@ class Listeners:
     def __init__(
         self,
         narration: FilteringBoundLogger,
-        projections: Projections,
+        project: Project,
         beat: Callable[[], None],
     ) -> None:
         self._narration = narration
-        self._projections = projections
+        self._project = project
         self._beat = beat
 
     def changed(self) -> None:
@@ -49,7 +45,7 @@ class Listeners:
 
     def committed(self, state: RunState, entry: Entry) -> None:
         try:
-            self._projections.committed(state, entry)
+            self._project(state, entry)
         except OSError as error:
             # Repaired from the journal at the next start.
             self.say("a projection was not written", seq=entry.seq, error=error)

@@ -8,6 +8,7 @@ import math
 import os
 import signal
 import sys
+from functools import partial
 
 import trio
 
@@ -19,9 +20,12 @@ from drivers.headless.narration import open_narration, secrets_of
 from drivers.headless.outside import Invocation, RunEnd
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
-from orchestrator.core.recover import is_same_host
 from orchestrator.core.state import RunState
+from orchestrator.journal.projections import project, repair
+from orchestrator.journal.read import read_entries
 from orchestrator.journal.store import RunStore
+from orchestrator.ports.host import Host
+from orchestrator.views.driver_log import read_driver
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -56,14 +60,14 @@ async def _drive(
     async with wiring.connected(store) as connected:
         run, outside = connected.run, connected.outside
         _refuse_if_over(run.state)
-        _refuse_foreign_driver(run.state, connected, invocation)
+        _refuse_foreign_driver(store, outside.host, invocation)
         narration = open_narration(store.log_path, secrets=secrets_of(os.environ))
         log = DriverLog(store.driver_path)
 
         def beat() -> None:
             heart.changed()
 
-        audience = Listeners(narration, connected.projections, beat)
+        audience = Listeners(narration, partial(project, store), beat)
         loop = RunLoop(run, outside, invocation, audience)
         heart = Heart(
             log,
@@ -82,6 +86,7 @@ async def _drive(
             )
         )
         _say_what_an_interrupt_does(audience, run.state)
+        _mend_projections(store, run.state, audience)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(heart.run)
@@ -123,19 +128,29 @@ def _refuse_if_over(state: RunState) -> None:
         raise Refused(f"run {state.run_id} waits for tasks that are not added: {names}")
 
 
-def _refuse_foreign_driver(
-    state: RunState, connected: "wiring.Connected", invocation: Invocation
-) -> None:
-    """The lock is this host's alone: a driver elsewhere is known by its claim and its last word."""
-    host = connected.outside.host.identity()
-    elsewhere = state.driver_host is not None and not is_same_host(state.driver_host, host)
-    if elsewhere and not invocation.take_over and not connected.last_driver_ended:
+def _refuse_foreign_driver(store: RunStore, host: Host, invocation: Invocation) -> None:
+    """The lock is this host's alone; a driver elsewhere is known by its last words."""
+    driver = read_driver(
+        store.driver_path,
+        now=host.now(),
+        here=host.identity(),
+        is_alive=lambda process, where: False,
+    )
+    if driver.state == "foreign" and not invocation.take_over:
         raise Blocked(
-            f"run {state.run_id} is driven from host {state.driver_host.hostname}, which has not "
-            f"said that it ended; make sure that nothing runs there, then: run-headless --take-over"
-            if state.driver_host is not None
-            else ""
+            f"run {store.run_id} is driven from host {driver.host}, and that driver has not said "
+            f"that it ended; make sure that nothing runs there, then: run-headless --take-over"
         )
+
+
+def _mend_projections(store: RunStore, state: RunState, audience: Listeners) -> None:
+    try:
+        written = repair(store, state, read_entries(store.events_path))
+    except OSError as error:
+        audience.say("projections were not mended", error=error)
+    else:
+        if written:
+            audience.say("projections were mended from the journal", files=written)
 
 
 def _cause(fault: BaseException) -> BaseException:
