@@ -4,6 +4,7 @@ The journal is the truth; nothing here may stop the run, so trouble is said and 
 """
 
 from collections.abc import Callable
+
 from structlog.typing import FilteringBoundLogger
 
 from orchestrator.core.events import (
@@ -21,7 +22,6 @@ from orchestrator.core.events import (
     TaskHeld,
 )
 from orchestrator.core.state import RunState
-
 
 Project = Callable[[RunState, Entry], None]
 """Writes what an event adds to the files derived from the journal.  Raises OSError."""

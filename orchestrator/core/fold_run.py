@@ -48,7 +48,6 @@ def supervisor_parked(state: RunState, event: SupervisorParked, entry: Entry) ->
 
 def driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
     state.driver = event.driver
-    state.driver_host = event.host
     state.stop_requested = None
     state.parked = None
 

@@ -204,8 +204,6 @@ class RunState:
     """``drain`` or ``now``; cleared by the next driver's claim."""
     finalized: RunStatus | None = None
     driver: str = ""
-    driver_host: HostIdentity | None = None
-    """Where the last driver that claimed the run is, or was."""
     audit: Counters = field(default_factory=Counters)
     totals: Totals = field(default_factory=Totals)
 
