@@ -82,16 +82,16 @@ class Agent(ABC):
 
 class RealAgent(Agent):
     def __init__(self, binary: Path, where: Path) -> None:
-        self._api = LoopbackApi(lambda _: Turn((Text("Done."),)))
-        self._api.__enter__()
-        self.client = Client([str(binary)], where, self._api.url)
+        self.api = LoopbackApi(lambda _: Turn((Text("Done."),)))
+        self.api.__enter__()
+        self.client = Client([str(binary)], where, self.api.url)
 
     def tell(self, act: Act) -> None:
-        self._api.script = lambda request: _reply(act, request)
+        self.api.script = lambda request: _reply(act, request)
 
     def close(self) -> None:
         super().close()
-        self._api.close()
+        self.api.close()
 
 
 class RehearsalAgent(Agent):

@@ -71,7 +71,7 @@ class Child:
 
     def __init__(self, process: "subprocess.Popen[bytes]", stdout: Path, stderr: Path) -> None:
         self.process = process
-        self._stdout = stdout
+        self.stdout = stdout
         self._stderr = stderr
         self._started = time.monotonic()
         self._noted: list[psutil.Process] = []
@@ -102,7 +102,7 @@ class Child:
 
     def wait(self, timeout_s: float = _RUN_TIMEOUT_S) -> Ran:
         code = self.process.wait(timeout=timeout_s)
-        lines = [json.loads(line) for line in self._stdout.read_bytes().splitlines() if line]
+        lines = [json.loads(line) for line in self.stdout.read_bytes().splitlines() if line]
         return Ran(
             exit=code,
             lines=tuple(lines),
@@ -147,20 +147,24 @@ class Client:
         credential: Mapping[str, str] = API_KEY,
         env: Mapping[str, str] | None = None,
     ) -> Child:
-        number = len(self._children) + 1
-        stdin = self._logs / f"{number}.prompt"
+        stdin = self._logs / f"{len(self._children) + 1}.prompt"
         stdin.write_bytes(prompt.encode() if isinstance(prompt, str) else prompt)
-        stdout, stderr = self._logs / f"{number}.stdout", self._logs / f"{number}.stderr"
         argv = [*self.command, "-p", "--output-format", "stream-json", "--verbose", *args]
         environment = {**base_environment(self.home, self.url), **credential, **(env or {})}
+        return self.spawn(argv, environment, stdin, cwd or self.work)
+
+    def spawn(self, argv: Sequence[str], env: Mapping[str, str], stdin: Path, cwd: Path) -> Child:
+        """Start any command as a driver would: files for its streams, a session of its own."""
+        number = len(self._children) + 1
+        stdout, stderr = self._logs / f"{number}.stdout", self._logs / f"{number}.stderr"
         with stdin.open("rb") as given, stdout.open("wb") as out, stderr.open("wb") as err:
             process = subprocess.Popen(
                 argv,
                 stdin=given,
                 stdout=out,
                 stderr=err,
-                cwd=cwd or self.work,
-                env=environment,
+                cwd=cwd,
+                env=env,
                 start_new_session=True,
             )
         child = Child(process, stdout, stderr)

@@ -1,0 +1,297 @@
+"""The lane ``headless:claude`` on both agents: its command line is accepted, its stream is read,
+and every ending means what it should."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from adapters.execution.claude.lane import ClaudeLane
+from adapters.execution.executor import StartAgain
+from orchestrator.core.model import (
+    Cause,
+    ChildExit,
+    Ending,
+    ResultStatus,
+    SessionId,
+    Stage,
+    TaskId,
+    WorkItem,
+    WorkItemId,
+)
+from orchestrator.core.outputs import OUTPUT_SCHEMAS
+from orchestrator.core.settings import AgentSettings, Project
+from tests.loopback_api import ToolUse
+from tests.real_client.agents import LIMIT_RESETS_IN_S, PROMPT, Act, Agent, RealAgent, Trouble
+from tests.real_client.client import API_KEY, SUBSCRIPTION, Child, new_session, wait_until
+
+_SUMMARY = {"summary": "Done.", "files_changed": [], "notes": ""}
+_WORKS = Act(steps=(ToolUse("Write", {"file_path": "a.txt", "content": "x"}),), output=_SUMMARY)
+
+
+class LaneRun:
+    """What the executor does with a lane, without its supervision."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        credential: Mapping[str, str] = API_KEY,
+        allowed_tools: tuple[str, ...] = (),
+    ) -> None:
+        client = agent.client
+        # Fewer retries than in life: the tests do not wait out an outage.
+        env = {"ANTHROPIC_BASE_URL": client.url, "CLAUDE_CODE_MAX_RETRIES": "1"}
+        self._settings = AgentSettings(
+            command=client.command,
+            pass_env=("ANTHROPIC_API_KEY",),
+            env=env,
+            allowed_tools=allowed_tools,
+        )
+        project = Project(name="p", root=str(agent.work), agent=self._settings)
+        environ = {"HOME": str(client.home), "PATH": "/usr/bin:/bin", **credential}
+        self.lane = ClaudeLane(project, environ)
+        self.agent = agent
+
+    def work(
+        self, stage: Stage = Stage.IMPLEMENT, *, session: str, before: object = None
+    ) -> WorkItem:
+        return WorkItem(
+            id=WorkItemId(f"T1/{stage}/a1/d1"),
+            content_hash="0" * 64,
+            run_id="r",
+            task_id=TaskId("T1"),
+            stage=stage,
+            attempt=1,
+            dispatch=1,
+            lane="headless:claude",
+            model="claude-sonnet-4-6",
+            effort="",
+            prompt=PROMPT,
+            output_schema=OUTPUT_SCHEMAS[stage],
+            session_id=SessionId(session),
+            resume=False,
+            cwd=str(self.agent.work),
+            timeout_s=60.0,
+            max_budget_usd=None,
+            env=self._settings.env,
+            created_at=0.0,
+            inputs={"session_before": before or {"total_usd": 0.0, "usage": {}, "calls": 0}},
+        )
+
+    def start(self, act: Act, work: WorkItem, *, again: bool = False) -> Child:
+        self.agent.tell(act)
+        prompt = self.agent.client.home.parent / "prompt.txt"
+        prompt.write_text(work.prompt)
+        command = self.lane.command(work, prompt, again=again)
+        return self.agent.client.spawn(command.argv, command.env, command.stdin, Path(command.cwd))
+
+    def conclude(self, child: Child, work: WorkItem, *, again: bool = False) -> Ending | StartAgain:
+        ran = child.wait()
+        reader = self.lane.reader(work)
+        reader.feed(child.stdout.read_bytes())
+        reader.close()
+        exit_ = ChildExit(code=ran.exit) if ran.exit >= 0 else ChildExit(signal=-ran.exit)
+        return self.lane.conclude(work, reader, exit_, ran.stderr, again=again)
+
+    def run(self, act: Act, work: WorkItem) -> Ending:
+        ending = self.conclude(self.start(act, work), work)
+        assert isinstance(ending, Ending), ending
+        return ending
+
+
+def test_a_stage_succeeds_with_its_output_and_its_cost(agent: Agent) -> None:
+    lane, session = LaneRun(agent), new_session()
+    ending = lane.run(_WORKS, lane.work(session=session))
+
+    assert (ending.status, ending.cause) == (ResultStatus.SUCCESS, None)
+    assert ending.structured_output == _SUMMARY
+    assert ending.session_id == session
+    assert ending.cost is not None
+    assert ending.cost.cost_usd > 0
+    assert ending.cost.cost_usd == pytest.approx(ending.cost.session_total_usd)
+    assert (agent.work / "a.txt").exists()
+
+
+def test_each_call_of_a_session_costs_its_own_share(agent: Agent) -> None:
+    lane, session = LaneRun(agent), new_session()
+    first = lane.run(_WORKS, lane.work(session=session)).cost
+    assert first is not None
+    before = {
+        "total_usd": first.session_total_usd,
+        "usage": msgspec.to_builtins(first.by_model),
+        "calls": 1,
+    }
+    second = lane.run(_WORKS, lane.work(session=session, before=before)).cost
+
+    assert second is not None
+    assert second.cost_usd == pytest.approx(first.cost_usd)
+    assert second.session_total_usd == pytest.approx(first.cost_usd + second.cost_usd)
+    assert second.output_tokens == first.output_tokens
+
+
+@pytest.mark.parametrize("stage", [Stage.SCOPE, Stage.REVIEW])
+def test_a_reading_stage_cannot_write(agent: Agent, stage: Stage) -> None:
+    outputs = {
+        Stage.SCOPE: {"feasible": True, "plan": [], "risks": []},
+        Stage.REVIEW: {"approved": True, "issues": [], "non_blocking": []},
+    }
+    writes = (*_WORKS.steps, ToolUse("Bash", {"command": "touch b.txt"}))
+    lane = LaneRun(agent)
+    ending = lane.run(
+        Act(steps=writes, output=outputs[stage]), lane.work(stage, session=new_session())
+    )
+
+    assert ending.status is ResultStatus.SUCCESS
+    assert list(agent.work.iterdir()) == []
+
+
+def test_an_output_that_does_not_fit_is_invalid(agent: Agent) -> None:
+    lane = LaneRun(agent)
+    ending = lane.run(Act(output={"summary": 1}), lane.work(session=new_session()))
+
+    assert ending.status is ResultStatus.SCHEMA_VIOLATION
+    assert ending.cause is Cause.INVALID_OUTPUT
+    assert ending.cost is not None
+    assert ending.cost.cost_usd > 0
+
+
+def test_a_full_window_is_a_limit_with_its_end(agent: Agent) -> None:
+    lane = LaneRun(agent, SUBSCRIPTION)
+    before = time.time()
+    ending = lane.run(Act(trouble=Trouble.LIMIT), lane.work(session=new_session()))
+
+    assert (ending.status, ending.cause) == (ResultStatus.RATE_LIMITED, Cause.LIMIT)
+    assert ending.resets_at == pytest.approx(before + LIMIT_RESETS_IN_S, abs=30)
+    (rejected,) = (window for window in ending.windows if window.status == "rejected")
+    assert (rejected.name, rejected.resets_at) == ("five_hour", ending.resets_at)
+
+
+@pytest.mark.parametrize("credential", [API_KEY, SUBSCRIPTION], ids=["key", "subscription"])
+def test_throttling_is_an_outage_and_no_limit(agent: Agent, credential: Mapping[str, str]) -> None:
+    """Waiting for a reset that was never named would stop the run for a quarter of an hour."""
+    lane = LaneRun(agent, credential)
+    ending = lane.run(Act(trouble=Trouble.THROTTLED), lane.work(session=new_session()))
+
+    assert ending.cause is Cause.OUTAGE
+    assert ending.resets_at is None
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cause"),
+    [
+        (Trouble.OVERLOADED, Cause.OUTAGE),
+        (Trouble.UNAUTHORIZED, Cause.AUTH),
+        (Trouble.NO_CREDIT, Cause.BILLING),
+    ],
+)
+def test_what_the_provider_refuses_has_its_cause(
+    agent: Agent, trouble: Trouble, cause: Cause
+) -> None:
+    lane = LaneRun(agent)
+    ending = lane.run(Act(trouble=trouble), lane.work(session=new_session()))
+
+    assert ending.cause is cause
+    assert ending.error
+
+
+def test_killed_in_a_tool_it_is_a_crash_whose_session_goes_on(agent: Agent) -> None:
+    lane, session = LaneRun(agent, allowed_tools=("Bash",)), new_session()
+    waits = Act(steps=(ToolUse("Bash", {"command": "touch begun; sleep 300"}),), output=_SUMMARY)
+    work = lane.work(session=session)
+    child = lane.start(waits, work)
+    wait_until((agent.work / "begun").exists, "the tool runs")
+    child.note_descendants()
+    child.signal(signal.SIGKILL)
+    crashed = lane.conclude(child, work)
+    resumed = lane.run(_WORKS, work)
+
+    assert isinstance(crashed, Ending)
+    assert crashed.cause is Cause.CRASH
+    assert not crashed.session_lost
+    assert resumed.status is ResultStatus.SUCCESS
+    assert resumed.session_id == session
+    assert len(agent.transcripts(session)) == 1
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_wrong_way_to_begin_asks_for_the_other(agent: Agent, exists: bool) -> None:
+    lane, session = LaneRun(agent), new_session()
+    work = lane.work(session=session)
+    if exists:
+        lane.run(_WORKS, work)
+    # What the evidence says is right, so the other way is wrong.
+    wrong = lane.conclude(lane.start(_WORKS, work, again=True), work)
+    right = lane.conclude(lane.start(_WORKS, work), work, again=True)
+
+    assert isinstance(wrong, StartAgain)
+    assert isinstance(right, Ending)
+    assert right.status is ResultStatus.SUCCESS
+
+
+def test_a_client_that_is_not_there_is_a_matter_of_configuration(agent: Agent) -> None:
+    lane = LaneRun(agent)
+    work = lane.work(session=new_session())
+    exit_ = ChildExit(reason="spawn_failed", error="No such file or directory: claude")
+    ending = lane.lane.conclude(work, lane.lane.reader(work), exit_, "", again=False)
+
+    assert isinstance(ending, Ending)
+    assert ending.cause is Cause.MISCONFIGURED
+
+
+# Where the rehearsal agent does not pretend to be the client.
+
+
+@pytest.fixture
+def real(real_client: Path, tmp_path: Path) -> Iterator[RealAgent]:
+    agent = RealAgent(real_client, tmp_path)
+    yield agent
+    agent.close()
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+def test_the_repository_configures_nothing_but_gives_instructions(real: RealAgent) -> None:
+    hook = [{"hooks": [{"type": "command", "command": f"touch {real.work}/hook.ran"}]}]
+    settings = {
+        "hooks": {"SessionStart": hook, "Stop": hook, "PreToolUse": hook},
+        "env": {"FROM_SETTINGS": "set-by-the-repository"},
+        "apiKeyHelper": f"touch {real.work}/helper.ran",
+    }
+    servers = {"x": {"command": "touch", "args": [f"{real.work}/server.ran"]}}
+    (real.work / ".claude").mkdir()
+    (real.work / ".claude" / "settings.json").write_text(json.dumps(settings))
+    (real.work / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (real.work / "CLAUDE.md").write_text("Prefer tabs, says the repository.")
+    lane = LaneRun(real, allowed_tools=("Bash",))
+    prints = ToolUse("Bash", {"command": "printenv FROM_SETTINGS; echo printed"})
+    lane.run(Act(steps=(prints,), output=_SUMMARY), lane.work(session=new_session()))
+
+    assert [path.name for path in real.work.iterdir() if path.name.endswith(".ran")] == []
+    assert b"Prefer tabs, says the repository" in real.api.requests[0].raw
+    assert real.api.requests[-1].tool_results[0].strip().endswith("printed")
+    assert b"set-by-the-repository" not in real.api.requests[-1].raw
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+def test_a_prompt_that_is_a_command_is_no_success(real: RealAgent) -> None:
+    lane = LaneRun(real)
+    work = msgspec.structs.replace(lane.work(session=new_session()), prompt="/clear\n")
+
+    assert lane.run(_WORKS, work).cause is Cause.INVALID_OUTPUT
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+def test_an_implement_request_offers_no_tool_that_waits_or_leaves(real: RealAgent) -> None:
+    lane = LaneRun(real)
+    lane.run(_WORKS, lane.work(session=new_session()))
+
+    offered = set(real.api.requests[0].tools)
+    assert {"Bash", "Edit", "Read", "Write", "StructuredOutput"} <= offered
+    unwanted = {"AskUserQuestion", "CronCreate", "EnterWorktree", "Monitor", "ScheduleWakeup"}
+    assert offered.isdisjoint(unwanted | {"SendMessage", "Workflow"})
