@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
 from orchestrator.core.errors import EnvironmentFault
@@ -105,7 +104,8 @@ class Running:
         with self._lock:
             self.stopped = True
             if self._process is not None and self._process.poll() is None:
-                self._process.terminate()  # on SIGTERM git removes its lock files
+                # On SIGTERM git removes its lock files; its filters are in its group.
+                os.killpg(self._process.pid, signal.SIGTERM)
 
 
 class Git:
@@ -123,7 +123,7 @@ class Git:
         self.cwd = cwd
         self._running = running or Running()
         self._timeout_s = timeout_s
-        self._env = dict(_environment())
+        self._env = _environment()
         if git_dir is not None:
             self._env |= {"GIT_DIR": git_dir, "GIT_WORK_TREE": cwd}
         if index is not None:
@@ -148,7 +148,7 @@ class Git:
         with process:
             out = process.stdout.read(bytes_max + 1)
             if len(out) > bytes_max:
-                process.terminate()
+                os.killpg(process.pid, signal.SIGTERM)
                 return out[:bytes_max], True
             _, err = process.communicate()
         if self._running.stopped:
@@ -193,8 +193,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.communicate()
 
 
-@cache
-def _environment() -> Mapping[str, str]:
+def _environment() -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
