@@ -127,7 +127,7 @@ def overloaded(play: "Conversation", params: Params) -> None:
     play.finish_api_error(
         "API Error: 529 Overloaded. This is a server-side issue, usually temporary — try again in"
         " a moment.",
-        "overloaded",
+        "server_error",
         529,
         api_error_type="overloaded_error",
     )

@@ -22,7 +22,7 @@ def play(agent: Agent, fault: str, *arguments: str) -> Played:
     ("name", "api_status", "error", "words"),
     [
         ("throttled", 429, "rate_limit", "Request rejected (429)"),
-        ("overloaded", 529, "overloaded", "529 Overloaded"),
+        ("overloaded", 529, "server_error", "529 Overloaded"),
         ("unreachable", None, "server_error", "ECONNREFUSED"),
         ("auth_failed", 401, "authentication_failed", "Invalid API key"),
         ("not_logged_in", None, "authentication_failed", "Not logged in"),
