@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from orchestrator.core.errors import EnvironmentFault, InvariantBroken
 from orchestrator.core.events import Entry, KnownEvent
 from orchestrator.journal.codec import encode_commit
-from orchestrator.journal.scan import Follower
+from orchestrator.journal.scan import Follower, Position
 from orchestrator.ports.disk import Disk, SyncFailed
 from orchestrator.ports.journal import Committed, Conflict
 
@@ -31,6 +31,11 @@ class FileJournal:
         self._broken: str | None = None
         self._told_size = -1
         """That the file had when a waiter was last told: once is enough until it is read."""
+
+    @property
+    def position(self) -> Position:
+        """Up to where it has been read and written: for a snapshot."""
+        return self._follower.position
 
     async def read_new(self) -> Sequence[Entry]:
         if self._committing:

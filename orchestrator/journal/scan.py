@@ -30,6 +30,16 @@ class Batch(NamedTuple):
     """At the end: bytes follow that are no whole commit, one being written or a torn tail."""
 
 
+class Position(NamedTuple):
+    """The end of a whole commit."""
+
+    offset: int
+    line: int
+    seq: int
+    mark: bytes
+    """What the file ends with there."""
+
+
 class Follower:
     """Reads a journal on from where it last was, batch by batch."""
 
@@ -42,6 +52,18 @@ class Follower:
         self.line = 0
         """How many lines end there."""
         self.seq = 0
+
+    @property
+    def position(self) -> Position:
+        return Position(self.offset, self.line, self.seq, self._mark)
+
+    def go_to(self, position: Position) -> bool:
+        """Read on from there, if the file is still what it was there; otherwise change nothing."""
+        mark = position.mark
+        if not mark or self._read(position.offset - len(mark), len(mark)) != mark:
+            return False
+        self.offset, self.line, self.seq, self._mark = position
+        return True
 
     def next_batch(self) -> Batch:
         """The next whole commits, about ``BATCH_BYTES`` of them; none: the end is reached.

@@ -61,7 +61,7 @@ class RunStore:
 
     @property
     def snapshot_path(self) -> Path:
-        return self.path / "snapshot.json"
+        return self.path / "snapshot.msgpack"
 
     @property
     def stages_dir(self) -> Path:

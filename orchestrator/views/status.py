@@ -1,0 +1,292 @@
+"""The status of a run: its state and its driver's log as rows, for any front end.
+
+The field names are promises (INTERFACE).  Invariant: looking changes nothing, and the
+audits say clean only where every dispatch and every call is accounted for.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from orchestrator.core.budget import max_possible_usd
+from orchestrator.core.model import RunStatus, SessionId, Stage, TaskId, TaskStatus, WorkItemId
+from orchestrator.core.sessions import session_of
+from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.views.driver_log import DriverStatus
+
+VERSION = 1
+
+LeaseAlive = Callable[[Lease], bool]
+"""Whether the shim or the child of a dispatch runs on this host."""
+
+
+class TaskRow(msgspec.Struct, kw_only=True):
+    task_id: TaskId
+    title: str
+    state: TaskStatus
+    stage: Stage
+    attempt: int
+    depends_on: tuple[TaskId, ...]
+    waiting_for: tuple[TaskId, ...]
+    """Dependencies that are not completed, those that no added task has among them."""
+    branch: str | None
+    worktree: str | None
+    session_id: SessionId | None
+    cost_usd: float
+    reason: str | None
+    """Why it is not further: what it waits for, why it is held, failed, blocked."""
+    running_s: float | None
+    not_before: float | None
+    """Epoch seconds, while it cools."""
+    stale: bool
+    """It was built on work that has been requeued since."""
+
+
+class LaneAudit(msgspec.Struct, kw_only=True):
+    clean: bool
+    total_calls: int
+    by_lane: dict[str, int]
+    unattributed: int
+
+
+class EventsAudit(msgspec.Struct, kw_only=True):
+    clean: bool
+    dispatched: int
+    """Without those that were superseded, abandoned, or given up before they were started."""
+    recorded: int
+    reclaimed: int
+    """Taken up after a restart; of them ``reclaimed_by``: how."""
+    superseded: int
+    abandoned: int
+    outstanding: int
+    reclaimed_by: dict[str, int]
+    orphaned: tuple[WorkItemId, ...]
+    """Outstanding, and nobody who lives owns them: the next run-headless takes them up."""
+    results_rejected: int
+    attempts_spent: int
+
+
+class Cost(msgspec.Struct, kw_only=True):
+    total_usd: float
+    reserved_usd: float
+    budget_usd: float | None
+    max_possible_usd: float | None
+    """Null: no budget is set."""
+    by_stage: dict[Stage, float]
+    by_task: dict[TaskId, float]
+    cache_hit_rate: float | None
+    metered: bool
+
+
+class WindowRow(msgspec.Struct, kw_only=True):
+    name: str
+    utilization: float | None
+    resets_at: float | None
+    status: str
+
+
+class Scheduler(msgspec.Struct, kw_only=True):
+    exit_reason: str | None
+    limit: int
+    limited_by: str | None
+
+
+class Status(msgspec.Struct, kw_only=True):
+    v: int = VERSION
+    run_id: str
+    run_state: RunStatus
+    terminal: bool
+    reason: str | None
+    """Why it is paused, parked, or not starting anything."""
+    tasks: tuple[TaskRow, ...]
+    counts: dict[TaskStatus, int]
+    driver: DriverStatus
+    lane_audit: LaneAudit
+    events_audit: EventsAudit
+    cost: Cost
+    windows: tuple[WindowRow, ...]
+    scheduler: Scheduler
+    created_at: float
+    last_event_at: float
+    seq: int
+
+
+def status_of(
+    state: RunState, driver: DriverStatus, *, now: float, lease_alive: LeaseAlive
+) -> Status:
+    return Status(
+        run_id=state.run_id,
+        run_state=state.status,
+        terminal=state.status.is_terminal,
+        reason=run_reason(state, now),
+        tasks=tuple(_task_row(state, task, now) for task in state.tasks.values()),
+        counts={status: n for status, n in state.counts.items() if n},
+        driver=driver,
+        lane_audit=lane_audit(state),
+        events_audit=events_audit(state, driver, now=now, lease_alive=lease_alive),
+        cost=cost(state),
+        windows=tuple(
+            WindowRow(
+                name=window.name,
+                utilization=window.utilization,
+                resets_at=window.resets_at,
+                status=window.status,
+            )
+            for _, window in sorted(state.windows.items())
+        ),
+        scheduler=Scheduler(
+            exit_reason=driver.exit_reason,
+            limit=state.settings.max_concurrent
+            if driver.dispatch_limit is None
+            else driver.dispatch_limit,
+            limited_by=driver.limited_by,
+        ),
+        created_at=state.created_at,
+        last_event_at=state.last_ts,
+        seq=state.seq,
+    )
+
+
+def run_reason(state: RunState, now: float) -> str | None:
+    if state.status.is_terminal:
+        return None
+    if state.parked is not None:
+        return f"parked: {state.parked}"
+    if state.paused is not None:
+        return f"paused: {state.paused}"
+    if state.stop_requested is not None:
+        return f"stop --{state.stop_requested} was asked for"
+    if state.cooldown_until is not None and state.cooldown_until > now:
+        return f"cooling down until {clock(state.cooldown_until)}: {state.cooldown_reason}"
+    if state.missing:
+        return f"waiting for tasks that are not added: {', '.join(sorted(state.missing))}"
+    return None
+
+
+def lane_audit(state: RunState) -> LaneAudit:
+    """Clean: every recorded model call ran on the lane of its work item."""
+    audit = state.audit
+    return LaneAudit(
+        clean=audit.unattributed == 0 and sum(audit.calls_by_lane.values()) == audit.calls,
+        total_calls=audit.calls,
+        by_lane=dict(sorted(audit.calls_by_lane.items())),
+        unattributed=audit.unattributed,
+    )
+
+
+def events_audit(
+    state: RunState, driver: DriverStatus, *, now: float, lease_alive: LeaseAlive
+) -> EventsAudit:
+    """Clean: all that was dispatched is recorded, ended otherwise, or in live hands.
+
+    Adopting and harvesting go on with the same dispatch, so they add none.
+    """
+    audit = state.audit
+    given_up = audit.superseded + audit.abandoned + audit.redispatched
+    dispatched = audit.dispatched - given_up
+    outstanding = len(state.in_flight)
+    orphaned = tuple(
+        lease.work_item_id
+        for lease in state.in_flight.values()
+        if not _is_in_live_hands(lease, driver, now, lease_alive)
+    )
+    by = {
+        "adopted": audit.adopted,
+        "harvested": audit.harvested,
+        "resumed": audit.resumed,
+        "redispatched": audit.redispatched,
+    }
+    return EventsAudit(
+        clean=dispatched == audit.recorded + outstanding and not orphaned,
+        dispatched=dispatched,
+        recorded=audit.recorded,
+        reclaimed=sum(by.values()),
+        superseded=audit.superseded,
+        abandoned=audit.abandoned,
+        outstanding=outstanding,
+        reclaimed_by=by,
+        orphaned=orphaned,
+        results_rejected=audit.results_rejected,
+        attempts_spent=audit.attempts_spent,
+    )
+
+
+def cost(state: RunState) -> Cost:
+    totals = state.totals
+    prompt_tokens = totals.input_tokens + totals.cache_read_tokens + totals.cache_write_tokens
+    return Cost(
+        total_usd=_usd(totals.cost_usd),
+        reserved_usd=_usd(totals.reserved_usd),
+        budget_usd=state.settings.budget_usd,
+        max_possible_usd=max_possible_usd(state),
+        by_stage={stage: _usd(usd) for stage, usd in totals.by_stage.items()},
+        by_task={t.id: _usd(t.cost_usd) for t in state.tasks.values() if t.cost_usd},
+        cache_hit_rate=round(totals.cache_read_tokens / prompt_tokens, 4)
+        if prompt_tokens
+        else None,
+        metered=totals.metered,
+    )
+
+
+def clock(at: float) -> str:
+    """A moment as a person reads it here: local time, with the day where it is not today's."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _is_in_live_hands(
+    lease: Lease, driver: DriverStatus, now: float, lease_alive: LeaseAlive
+) -> bool:
+    if lease.is_interactive:
+        return now < lease.dispatched_at + lease.timeout_s
+    return driver.alive or lease_alive(lease)
+
+
+def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
+    session = session_of(task, task.stage)
+    lease = task.lease
+    is_over = task.status.is_terminal
+    return TaskRow(
+        task_id=task.id,
+        title=task.title,
+        state=task.status,
+        stage=task.stage,
+        attempt=task.attempt,
+        depends_on=task.depends_on,
+        waiting_for=() if is_over else tuple(sorted(task.unmet)),
+        branch=task.branch or None,
+        worktree=task.worktree or None,
+        session_id=lease.session_id if lease else (session.id if session else None),
+        cost_usd=_usd(task.cost_usd),
+        reason=_reason(state, task),
+        running_s=round(max(0.0, now - lease.dispatched_at), 1) if lease else None,
+        not_before=task.not_before if task.status is TaskStatus.COOLING else None,
+        stale=task.stale,
+    )
+
+
+def _reason(state: RunState, task: TaskState) -> str | None:
+    match task.status:
+        case TaskStatus.WAITING:
+            return "after " + ", ".join(
+                need if need in state.tasks else f"{need} (not added)"
+                for need in sorted(task.unmet)
+            )
+        case TaskStatus.COOLING:
+            until = clock(task.not_before) if task.not_before is not None else "later"
+            return f"not before {until}"
+        case TaskStatus.READY:
+            return "next in line"
+        case TaskStatus.RUNNING:
+            lease = task.lease
+            again = f", dispatch {lease.dispatch}" if lease and lease.dispatch > 1 else ""
+            return f"{lease.lane}{again}" if lease else None
+        case TaskStatus.COMPLETED:
+            return "stale: built on work that was requeued" if task.stale else None
+        case _:
+            return task.reason or None
+
+
+def _usd(value: float) -> float:
+    """Sums of cents in binary: six digits are a thousandth of the smallest price."""
+    return round(value, 6)

@@ -1,0 +1,167 @@
+"""The status of a run as a compact table for a terminal.
+
+Invariant: no line is wider than asked for, and nothing in it can drive the terminal.
+"""
+
+from collections.abc import Sequence
+
+from orchestrator.core.model import TaskStatus
+from orchestrator.views.advice import next_steps
+from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.status import Cost, EventsAudit, Status, TaskRow
+
+WIDTH = 100
+TASKS_SHOWN_MAX = 200
+
+_URGENT = (
+    TaskStatus.RUNNING,
+    TaskStatus.HELD,
+    TaskStatus.FAILED,
+    TaskStatus.COOLING,
+    TaskStatus.READY,
+    TaskStatus.WAITING,
+    TaskStatus.CASCADE_BLOCKED,
+    TaskStatus.REJECTED,
+    TaskStatus.COMPLETED,
+    TaskStatus.SUPERSEDED,
+)
+"""In this order where not all tasks fit."""
+
+_COLUMNS = ("task", "state", "stage", "for", "usd", "")
+
+
+def status_text(
+    status: Status, *, width: int = WIDTH, program: Sequence[str] = ("orchestrator",)
+) -> str:
+    lines = [
+        _headline(status),
+        driver_line(status.driver),
+        _cost_line(status.cost),
+        *_window_lines(status),
+        *_audit_lines(status.events_audit, lanes_are_clean=status.lane_audit.clean),
+        "",
+        *task_table(status.tasks, width=width),
+    ]
+    lines = [cut(line, width) for line in lines]
+    steps = next_steps(status, program=program)
+    if steps:
+        lines += ["", "next:"]
+        for step in steps:
+            # A command is never cut: it is there to be pasted.
+            lines += [cut(f"  {step.why}", width), f"    {step.command}"]
+    return "\n".join(lines)
+
+
+def task_table(tasks: Sequence[TaskRow], *, width: int = WIDTH) -> list[str]:
+    shown = list(tasks)
+    if len(shown) > TASKS_SHOWN_MAX:
+        rank = {state: at for at, state in enumerate(_URGENT)}
+        shown = sorted(tasks, key=lambda task: rank[task.state])[:TASKS_SHOWN_MAX]
+    rows = [_COLUMNS, *(_cells(task) for task in shown)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS) - 1)]
+    widths[0] = min(widths[0], 30)
+    lines = [
+        "  ".join([*(cut(c, w).ljust(w) for c, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+    if len(shown) < len(tasks):
+        lines.append(f"… and {len(tasks) - len(shown)} more: --json shows all")
+    return [cut(line.rstrip(), width) for line in lines]
+
+
+def driver_line(driver: DriverStatus) -> str:
+    heard = f"heard {duration(driver.heartbeat_age_s or 0.0)} ago"
+    match driver.state:
+        case "none":
+            return "driver   none"
+        case "live" | "foreign":
+            where = f" on {driver.host}" if driver.state == "foreign" else ""
+            doing = (driver.last_state or "starting").replace("_", " ")
+            until = (
+                f", for {duration(driver.wait_remaining_s)} more" if driver.wait_remaining_s else ""
+            )
+            why = f" ({driver.waits_for})" if driver.waits_for else ""
+            late = "  OVERDUE" if driver.heartbeat_overdue else ""
+            return f"driver   {driver.pid}{where}: {doing}{why}{until}; {heard}{late}"
+        case "dead":
+            return f"driver   {driver.pid} is dead, without a word; {heard}"
+        case "exited":
+            by = f" by {driver.exit_signal}" if driver.exit_signal else ""
+            return f"driver   ended{by}: {driver.exit_reason}"
+
+
+def duration(seconds: float) -> str:
+    """``8 s``, ``3 min``, ``2 h 05``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02d}"
+
+
+def cut(text: str, width: int) -> str:
+    """One line of printable characters, no longer than ``width``."""
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def _headline(status: Status) -> str:
+    counts = ", ".join(
+        f"{status.counts[state]} {state.replace('_', ' ')}"
+        for state in _URGENT
+        if status.counts.get(state)
+    )
+    why = f" ({status.reason})" if status.reason else ""
+    return f"run {status.run_id}: {status.run_state.replace('_', ' ')}{why}; {counts or 'no tasks'}"
+
+
+def _cost_line(cost: Cost) -> str:
+    parts = [f"cost     {cost.total_usd:.2f} USD"]
+    if cost.budget_usd is not None:
+        parts.append(f"of {cost.budget_usd:.2f}, at most {cost.max_possible_usd:.2f}")
+    if cost.reserved_usd:
+        parts.append(f"{cost.reserved_usd:.2f} reserved")
+    if cost.cache_hit_rate is not None:
+        parts.append(f"{cost.cache_hit_rate:.0%} of the prompt tokens from cache")
+    if not cost.metered:
+        parts.append("in part estimated")
+    return "; ".join(parts)
+
+
+def _window_lines(status: Status) -> list[str]:
+    told = [
+        f"{w.name} {w.utilization:.0%}{'' if w.status == 'allowed' else ' ' + w.status}"
+        for w in status.windows
+        if w.utilization is not None
+    ]
+    return [f"windows  {', '.join(told)}"] if told else []
+
+
+def _audit_lines(events: EventsAudit, *, lanes_are_clean: bool) -> list[str]:
+    taken_up = f", {events.reclaimed} taken up after a restart" if events.reclaimed else ""
+    audit = (
+        f"audit    {events.dispatched} dispatched, {events.recorded} recorded,"
+        f" {events.outstanding} out{taken_up}"
+    )
+    lines = [audit]
+    if events.orphaned:
+        lines.append(f"         nobody looks after {', '.join(events.orphaned)}")
+    elif not events.clean:
+        lines.append("         NOT CLEAN: dispatched and recorded do not add up")
+    if not lanes_are_clean:
+        lines.append("         NOT CLEAN: a call ran on another lane than its work item's")
+    return lines
+
+
+def _cells(task: TaskRow) -> tuple[str, ...]:
+    at_work = task.state not in {TaskStatus.COMPLETED, TaskStatus.SUPERSEDED}
+    again = f" #{task.attempt}" if task.attempt > 1 else ""
+    return (
+        cut(task.task_id, 30),
+        task.state.replace("_", " "),
+        f"{task.stage}{again}" if at_work else "",
+        duration(task.running_s) if task.running_s is not None else "",
+        f"{task.cost_usd:.2f}" if task.cost_usd else "",
+        cut(task.reason or (task.branch if not at_work else "") or task.title, 200),
+    )

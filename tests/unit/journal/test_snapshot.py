@@ -1,0 +1,104 @@
+"""A snapshot gives the state that the whole journal gives, or is passed over."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orchestrator.core.errors import JournalDamaged
+from orchestrator.core.events import KnownEvent
+from orchestrator.core.fold import fold, replay
+from orchestrator.core.model import Outcome, Stage
+from orchestrator.journal.codec import encode_commit
+from orchestrator.journal.read import following, read_entries
+from orchestrator.journal.snapshot import EVENTS_BETWEEN, Snapshot, Snapshots, read_state
+from orchestrator.journal.store import RunStore
+from tests.unit.journal.events import NOW, added, created, dispatched, paused, recorded
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    """A run with a task that is done, one that runs and one that waits; and a snapshot of it."""
+    store = RunStore(tmp_path)
+    events: list[KnownEvent] = [created(), added("T1"), added("T2"), added("T3", depends_on=("X",))]
+    for stage in Stage:
+        last = Outcome.COMPLETED if stage is Stage.REVIEW else Outcome.ADVANCED
+        events += [dispatched("T1", stage), recorded("T1", stage, outcome=last)]
+    events += [dispatched("T2", Stage.INTAKE)]
+    append(store, events, after_seq=0)
+    state = None
+    with following(store.events_path) as follower:
+        for entry in follower.next_batch().entries:
+            state = fold(state, entry)
+        assert state is not None
+        Snapshots(store).write(state, follower.position)
+    return store
+
+
+def append(store: RunStore, events: list[KnownEvent], *, after_seq: int) -> None:
+    with store.events_path.open("ab") as file:
+        file.write(encode_commit(events, after_seq=after_seq, run_id="r1", now=NOW)[0])
+
+
+def is_used(store: RunStore) -> bool:
+    """Whether the state comes from the snapshot, which is made to tell."""
+    snapshot = msgspec.msgpack.decode(store.snapshot_path.read_bytes(), type=Snapshot)
+    snapshot.state.driver = "from the snapshot"
+    store.snapshot_path.write_bytes(msgspec.msgpack.encode(snapshot))
+    return read_state(store).driver == "from the snapshot"
+
+
+def test_it_gives_the_state_of_the_whole_journal(store: RunStore) -> None:
+    assert read_state(store) == replay(read_entries(store.events_path))
+    append(store, [paused()], after_seq=17)
+    state = read_state(store)
+    assert state == replay(read_entries(store.events_path))
+    assert state.paused is not None
+    assert is_used(store)
+
+
+def test_it_is_passed_over_where_the_journal_is_another(store: RunStore) -> None:
+    text = store.events_path.read_bytes()
+    store.events_path.write_bytes(
+        text.replace(b"/repo/.worktrees/r1/T2", b"/repo/.worktrees/r2/T2")
+    )
+    assert not is_used(store)
+    store.events_path.write_bytes(encode_commit([created()], after_seq=0, run_id="r1", now=NOW)[0])
+    assert not is_used(store)
+    assert read_state(store).seq == 1
+
+
+def test_it_is_passed_over_where_it_is_torn_or_of_another_form(store: RunStore) -> None:
+    whole = store.snapshot_path.read_bytes()
+    expected = replay(read_entries(store.events_path))
+    for harmed in (whole[:-1], b"", b"\0" * len(whole)):
+        store.snapshot_path.write_bytes(harmed)
+        assert read_state(store) == expected
+    snapshot = msgspec.msgpack.decode(whole, type=Snapshot)
+    other = msgspec.structs.replace(snapshot, form=snapshot.form ^ 1)
+    store.snapshot_path.write_bytes(msgspec.msgpack.encode(other))
+    assert not is_used(store)
+
+
+def test_it_is_due_now_and_then(store: RunStore) -> None:
+    state = read_state(store)
+    snapshots = Snapshots(store, seq=state.seq)
+    assert not snapshots.is_due(state)
+    state.seq += EVENTS_BETWEEN
+    assert snapshots.is_due(state)
+
+
+def test_a_state_that_others_have_overtaken_is_not_kept(store: RunStore) -> None:
+    before = store.snapshot_path.read_bytes()
+    state = read_state(store)
+    append(store, [paused()], after_seq=17)
+    with following(store.events_path) as follower:
+        follower.next_batch()
+        Snapshots(store).write(state, follower.position)
+    assert store.snapshot_path.read_bytes() == before
+
+
+def test_an_empty_journal_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    with pytest.raises(JournalDamaged, match="empty"):
+        read_state(RunStore(tmp_path))
