@@ -4,17 +4,19 @@ With wiring.py, the only module that names adapters for them.  Imports are as la
 be, because pydantic alone costs more than a whole command may.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapters.workspace.repository import Inspection
-    from orchestrator.core.model import TaskId
+    from orchestrator.core.model import HostIdentity, ProcessIdentity, TaskId
     from orchestrator.core.settings import Project
-    from orchestrator.core.state import RunState
+    from orchestrator.core.state import Lease, RunState
+    from orchestrator.journal.live import LiveRun
     from orchestrator.journal.store import RunStore
     from orchestrator.ports.tasks import TaskSource
+    from orchestrator.views.driver_log import DriverStatus
 
 
 def load_project(spec: str | None, cwd: Path) -> "Project":
@@ -43,11 +45,92 @@ def inspect_repository(project: "Project") -> "Inspection":
     return inspect(project.root, base=project.git.base, branch_prefix=project.git.branch_prefix)
 
 
-async def tasks_at_work(state: "RunState", store: "RunStore") -> "frozenset[TaskId]":
-    """Tasks for which a process of ours runs now."""
-    return frozenset(
-        lease.task_id for lease in state.in_flight.values() if not lease.is_interactive
-    )
+async def tasks_at_work(run: "LiveRun", store: "RunStore") -> "frozenset[TaskId]":
+    """Tasks for which a process of ours runs on this host now, or might on another."""
+    from drivers import wiring
+    from orchestrator.core.recover import is_same_host
+    from orchestrator.ports.execution import SeenAlive
+
+    at_work = set()
+    async with wiring.attached(run, store) as outside:
+        here = outside.host.identity()
+        for lease in list(run.state.in_flight.values()):
+            if lease.is_interactive:
+                continue
+            is_elsewhere = not is_same_host(lease.host, here)
+            if is_elsewhere or isinstance(await outside.executor.find(lease), SeenAlive):
+                at_work.add(lease.task_id)
+    return frozenset(at_work)
+
+
+def driver_now(store: "RunStore", now: float) -> "DriverStatus":
+    from orchestrator.views.driver_log import read_driver
+
+    return read_driver(store.driver_path, now=now, here=this_host(), is_alive=process_is_alive)
+
+
+async def without_driver(
+    run: "LiveRun", store: "RunStore", *, end_children: bool
+) -> "list[TaskId] | None":
+    """Keep drivers away; where ``end_children``, end what a dead one left, resumable.
+
+    Returns the tasks it was ended for; None where a driver lives here: then that is its to do.
+    """
+    import trio
+
+    from drivers import wiring
+    from drivers.headless.lock import the_only_driver
+    from orchestrator.core.errors import Blocked
+    from orchestrator.core.recover import is_same_host
+
+    ended: list[TaskId] = []
+    try:
+        with the_only_driver(store):
+            async with wiring.attached(run, store) as outside, trio.open_nursery() as nursery:
+                here = outside.host.identity()
+                for lease in run.state.in_flight.values():
+                    is_ours = not lease.is_interactive and is_same_host(lease.host, here)
+                    if end_children and is_ours:
+                        ended.append(lease.task_id)
+                        nursery.start_soon(outside.executor.stop, lease)
+    except Blocked:
+        return None
+    return ended
+
+
+def this_host() -> "HostIdentity":
+    from adapters.host.local import LocalHost
+
+    return LocalHost().identity()
+
+
+def process_is_alive(process: "ProcessIdentity", _: "HostIdentity") -> bool:
+    """A process of this host and boot.  Where its start time is not known, by its pid alone."""
+    from adapters.host import processes
+
+    began = processes.start_time_of(process.pid)
+    return began is not None and process.start_time in (0, began)
+
+
+def lease_is_alive(store: "RunStore", state: "RunState") -> "Callable[[Lease], bool]":
+    """Whether a dispatch's shim or child runs here.  Looks at files and processes, starts none."""
+    from adapters.execution.stems import Stem, latest_start
+    from adapters.host import processes
+
+    here = this_host()
+
+    def is_alive(lease: "Lease") -> bool:
+        slug = state.tasks[lease.task_id].slug
+        first = Stem.first(store.stem(slug, lease.stage, lease.attempt, lease.dispatch))
+        stem = latest_start(first)
+        if stem.is_locked():
+            return True
+        record = stem.read_shim()
+        if record is None or record.boot_id != here.boot_id:
+            return False
+        return processes.is_alive((record.child.pid, record.child.start_time))
+
+    return is_alive
 
 
 def project_file_schema() -> dict[str, Any]:

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     names: Sequence[str] = list(dict.fromkeys(args.tasks))
 
     async def give_up(run: "LiveRun", store: "RunStore") -> "tuple[RunState, tuple[Entry, ...]]":
-        at_work = await tasks_at_work(run.state, store)
+        at_work = await tasks_at_work(run, store)
         entries = await run.commit(
             lambda state: steer.abandon(state, names, reason=args.reason, live=at_work),
             now=ctx.now(),

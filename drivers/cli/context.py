@@ -34,6 +34,7 @@ class Context:
     root: Path | None
     wants_json: bool
     log: Log
+    opened: "RunStore | None" = None
 
     @classmethod
     def of(
@@ -80,6 +81,8 @@ class Context:
 
     def store(self) -> "RunStore":
         """The store of the run that ``--run`` names; Refused where there is none."""
+        if self.opened is not None:
+            return self.opened
         if not self.run_id:
             raise Usage("which run? say --run RUN")
         store = self.at(self.run_root().find(self.run_id))
@@ -89,6 +92,7 @@ class Context:
 
     def at(self, store: "RunStore") -> "RunStore":
         """Say where the run's store is; what goes wrong from now on is written there."""
+        self.opened = store
         self.log.directory = store.path
         self.note(f"run {store.run_id}: run store at {store.path}")
         return store

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.core.errors import JournalDamaged
+from orchestrator.core.events import Entry
 from orchestrator.core.fold import fold
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import following
@@ -21,12 +22,16 @@ class Onlooker:
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._state: RunState | None = None
+        self.news: list[Entry] = []
+        """What the last look saw for the first time."""
 
     def look(self) -> RunState:
         """The state now."""
+        self.news.clear()
         while entries := self._follower.next_batch().entries:
             for entry in entries:
                 self._state = fold(self._state, entry)
+            self.news += entries
         if self._state is None:
             raise JournalDamaged("the run's journal is empty: make the run anew with init-run")
         return self._state
@@ -79,3 +84,28 @@ class GrowingFile:
             if not self._too_long:
                 yield self._rest
             self._rest, self._too_long = other, False
+
+
+class Streams:
+    """The raw outputs of one task's dispatches, from the one under way onwards."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._current: GrowingFile | None = None
+
+    def paths(self) -> list[Path]:
+        """Oldest first: only the last of them still grows."""
+        found = [(path.stat().st_mtime_ns, path) for path in self._directory.glob("*.stream.jsonl")]
+        return [path for _, path in sorted(found)]
+
+    def to_read(self) -> list[GrowingFile]:
+        """The current one, then those that came after it."""
+        paths = self.paths()
+        if self._current is None:
+            later, current = paths[-1:], []
+        else:
+            later = paths[paths.index(self._current.path) + 1 :]
+            current = [self._current]
+        files = [*current, *(GrowingFile(path) for path in later)]
+        self._current = files[-1] if files else None
+        return files

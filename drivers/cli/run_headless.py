@@ -37,6 +37,8 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     from drivers.cli.status import show
     from drivers.headless.main import run_headless
     from drivers.headless.outside import Invocation
+    from orchestrator.core.fold import replay
+    from orchestrator.journal.read import read_entries
 
     store = ctx.store()
     end = run_headless(
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             argv=tuple(sys.argv),
         ),
     )
-    show(ctx, store)
+    show(ctx, store, replay(read_entries(store.events_path)))
     if end.signal is not None:
         sys.stdout.flush()
         failure.end_by(end.signal)

@@ -3,11 +3,10 @@
 import argparse
 import sys
 from collections import deque
-from pathlib import Path
 
 from drivers.cli.activity import readable
 from drivers.cli.context import Context
-from drivers.cli.onlooker import GrowingFile, moments, onlooker
+from drivers.cli.onlooker import GrowingFile, Streams, moments, onlooker
 from orchestrator.core import steer
 from orchestrator.core.errors import Refused
 
@@ -40,31 +39,6 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             if has_ended or not args.follow:
                 return 0
     return 0
-
-
-class Streams:
-    """The raw outputs of one task's dispatches, from the one under way onwards."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._current: GrowingFile | None = None
-
-    def paths(self) -> list[Path]:
-        """Oldest first: only the last of them still grows."""
-        found = [(path.stat().st_mtime_ns, path) for path in self._directory.glob("*.stream.jsonl")]
-        return [path for _, path in sorted(found)]
-
-    def to_read(self) -> list[GrowingFile]:
-        """The current one, then those that came after it."""
-        paths = self.paths()
-        if self._current is None:
-            later, current = paths[-1:], []
-        else:
-            later = paths[paths.index(self._current.path) + 1 :]
-            current = [self._current]
-        files = [*current, *(GrowingFile(path) for path in later)]
-        self._current = files[-1] if files else None
-        return files
 
 
 def _print(ctx: Context, file: GrowingFile, *, lines_max: int | None) -> None:

@@ -66,6 +66,8 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 class DriverStart(_Line, frozen=True, kw_only=True, tag="driver_start"):
     pid: int
+    start_time: int
+    """Tells this process from a later one with its pid; 0 where it is not known."""
     ppid: int
     pgid: int
     sid: int
@@ -99,12 +101,19 @@ DriverRecord = DriverStart | DriverHeartbeat | DriverExit
 
 
 def started(
-    *, run_id: str, now: float, host: HostIdentity, argv: tuple[str, ...], settings: Settings
+    *,
+    run_id: str,
+    now: float,
+    host: HostIdentity,
+    argv: tuple[str, ...],
+    settings: Settings,
+    start_time: int = 0,
 ) -> DriverStart:
     return DriverStart(
         ts=timestamp(now),
         run_id=run_id,
         pid=os.getpid(),
+        start_time=start_time,
         ppid=os.getppid(),
         pgid=os.getpgid(0),
         sid=os.getsid(0),

@@ -1,0 +1,51 @@
+"""``audit``: is everything that was dispatched and paid for accounted for?"""
+
+import argparse
+
+from drivers.cli.context import Context
+from drivers.cli.status import look
+from orchestrator.core.errors import ExitStatus
+from orchestrator.views.status import EventsAudit, LaneAudit
+
+HELP = """Check a run's books: every dispatch is recorded, ended otherwise, or in live hands, and
+every model call ran on the lane of its work item.  Exit status 1 where they are not clean."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def run(args: argparse.Namespace, ctx: Context) -> int:
+    del args
+    store, state = ctx.read()
+    status = look(store, state, ctx.now())
+    events, lanes = status.events_audit, status.lane_audit
+    is_clean = events.clean and lanes.clean
+    ctx.result(
+        {"run_id": status.run_id, "clean": is_clean, "events_audit": events, "lane_audit": lanes},
+        "\n".join([*_events(events), *_lanes(lanes)]),
+    )
+    return ExitStatus.DONE if is_clean else ExitStatus.REFUSED
+
+
+def _events(audit: EventsAudit) -> list[str]:
+    lines = [
+        f"dispatches  {'clean' if audit.clean else 'NOT CLEAN'}: {audit.dispatched} dispatched,"
+        f" {audit.recorded} recorded, {audit.outstanding} outstanding",
+        f"            {audit.superseded} superseded, {audit.abandoned} abandoned,"
+        f" {audit.results_rejected} results rejected, {audit.attempts_spent} attempts spent",
+    ]
+    if audit.reclaimed:
+        how = ", ".join(f"{n} {how}" for how, n in audit.reclaimed_by.items() if n)
+        lines.append(f"            {audit.reclaimed} taken up after a restart: {how}")
+    if audit.orphaned:
+        lines.append(f"            nobody owns {', '.join(audit.orphaned)}: run-headless goes on")
+    return lines
+
+
+def _lanes(audit: LaneAudit) -> list[str]:
+    by = ", ".join(f"{n} on {lane}" for lane, n in audit.by_lane.items()) or "none"
+    return [
+        f"calls       {'clean' if audit.clean else 'NOT CLEAN'}: {audit.total_calls} ({by}),"
+        f" {audit.unattributed} unattributed"
+    ]
