@@ -1,0 +1,1 @@
+"""The lane ``headless:claude``: one ``claude -p`` child per model stage."""

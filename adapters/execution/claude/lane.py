@@ -1,0 +1,138 @@
+"""The lane ``headless:claude``: how a model stage is started, read and judged."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from adapters.execution.claude import session
+from adapters.execution.claude.classify import Ended, Verdict, classify
+from adapters.execution.claude.command import argv_of
+from adapters.execution.claude.environment import child_environment, read_oauth_token
+from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
+from adapters.execution.claude.wire import mapping, one_line
+from adapters.execution.executor import Command, Reader, StartAgain
+from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem
+from orchestrator.core.settings import Project
+
+
+class ClaudeLane:
+    def __init__(
+        self,
+        project: Project,
+        environ: Mapping[str, str],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``environ`` is the driver's.  Raises EnvironmentFault for a bad token file."""
+        self._agent = project.agent
+        self._environ = dict(environ)
+        self._oauth_token = read_oauth_token(project)
+        self._now = now
+
+    def environment(self, work: WorkItem) -> dict[str, str]:
+        return child_environment(
+            self._agent, self._environ, values=work.env, oauth_token=self._oauth_token
+        )
+
+    def command(self, work: WorkItem, prompt_file: Path, *, again: bool) -> Command:
+        """Resumed where there is something to resume; ``again``: the other way round."""
+        env = self.environment(work)
+        resumable = work.session_id is not None and session.is_resumable(env, work.session_id)
+        return Command(
+            argv=argv_of(work, self._agent, resume=resumable != again),
+            env=env,
+            cwd=work.cwd,
+            stdin=prompt_file,
+        )
+
+    def reader(self, work: WorkItem) -> ClaudeReader:
+        return ClaudeReader()
+
+    def conclude(
+        self,
+        work: WorkItem,
+        reader: Reader,
+        exit: ChildExit,  # noqa: A002
+        stderr_tail: str,
+        *,
+        again: bool,
+    ) -> Ending | StartAgain:
+        seen = reader.seen if isinstance(reader, ClaudeReader) else Seen()
+        env = self.environment(work)
+        verdict = classify(
+            Ended(
+                seen=seen,
+                exit=exit,
+                stderr_tail=stderr_tail,
+                schema=work.output_schema,
+                key_is_ours="ANTHROPIC_API_KEY" in env,
+                again=again,
+                now=self._now(),
+            )
+        )
+        if isinstance(verdict, StartAgain):
+            return verdict
+        return _ending(work, seen, verdict, env, exit)
+
+
+def _ending(
+    work: WorkItem, seen: Seen, verdict: Verdict, env: Mapping[str, str], exit_: ChildExit
+) -> Ending:
+    session_id = _session_id(work, seen, env)
+    lost = verdict.session_lost or seen.writes_lost or _vanished(seen, session_id, env)
+    return Ending(
+        status=verdict.status,
+        cause=verdict.cause,
+        error=verdict.error,
+        structured_output=verdict.structured_output,
+        raw_output=(seen.result.text if seen.result else "")[:TEXT_CHARS_MAX] or seen.last_text,
+        session_id=session_id,
+        cost=_cost(work, seen),
+        windows=tuple(seen.windows.values()),
+        resets_at=verdict.resets_at,
+        evidence=_evidence(seen),
+        exit=exit_,
+        session_lost=lost,
+    )
+
+
+def _session_id(work: WorkItem, seen: Seen, env: Mapping[str, str]) -> SessionId | None:
+    """Older clients change the id on a resume: then the one with a transcript counts."""
+    reported = SessionId(seen.session_id) if seen.session_id else None
+    if work.session_id is None or reported is None or reported == work.session_id:
+        return work.session_id or reported
+    return reported if session.is_resumable(env, reported) else work.session_id
+
+
+def _vanished(seen: Seen, session_id: SessionId | None, env: Mapping[str, str]) -> bool:
+    """It worked, and yet there is no transcript: the next stage must begin a session."""
+    return bool(seen.replies) and not (session_id and session.transcripts(env, session_id))
+
+
+def _cost(work: WorkItem, seen: Seen) -> CallCost | None:
+    return seen.meter.call_cost(mapping(work.inputs.get("session_before")), seen.version)
+
+
+def _evidence(seen: Seen) -> dict[str, Any]:
+    """What is worth keeping of how it went; only what is not as usual, but for the client."""
+    found: dict[str, Any] = {
+        "client_version": seen.version,
+        "model": seen.model,
+        "denied_tools": list(seen.result.denied_tools) if seen.result else [],
+        "terminal_reason": seen.result.terminal_reason if seen.result else "",
+        "api_retries": seen.api_retries,
+        "using_overage": seen.using_overage,
+        "unfinished_tools": sorted(set(seen.tools.values())),
+        "background_tasks": len(seen.tasks),
+        "unreadable_lines": seen.unreadable_lines,
+        "oversize_lines": seen.oversize_lines,
+        "torn": seen.is_torn,
+    }
+    if found["terminal_reason"] == "completed":
+        del found["terminal_reason"]
+    return {
+        name: one_line(value, 100) if isinstance(value, str) else value
+        for name, value in found.items()
+        if value
+    }

@@ -1,0 +1,102 @@
+"""What a line of the client's output holds, whatever it holds.
+
+Every function returns something usable for every input; none raises.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_STARTS_MAX = 8
+"""How many places in a line with noise are tried as the start of its object."""
+
+_PADDING = b"\x00 \t\r\n"
+
+
+def objects(line: bytes) -> tuple[dict[str, Any], ...]:
+    """The JSON objects of a line: one, the items of an array, or what follows some noise."""
+    line = line.strip(_PADDING)
+    if not line:
+        return ()
+    if line[:1] in b"{[":
+        try:
+            value = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return _dicts(value)
+    return _after_noise(line)
+
+
+def _after_noise(line: bytes) -> tuple[dict[str, Any], ...]:
+    """Objects that reach the end of the line: a torn line's inner objects do not."""
+    text = line.decode("utf-8", errors="replace")
+    found: list[Any] = []
+    decoder = json.JSONDecoder()
+    position = 0
+    for _ in range(_STARTS_MAX):
+        position = text.find("{", position)
+        if position < 0:
+            return ()
+        try:
+            value, end = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            position += 1
+            continue
+        found.append(value)
+        if not text[end:].strip("\x00 \t"):
+            return _dicts(_storable(found))
+        position = end
+    return ()
+
+
+def _storable(value: Any) -> Any:
+    """Without lone surrogates, which no UTF-8 file can hold."""
+    try:
+        return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _dicts(value: Any) -> tuple[dict[str, Any], ...]:
+    items = value if isinstance(value, list) else [value]
+    return tuple(item for item in items if isinstance(item, dict))
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def text(value: Any, chars_max: int = 2000) -> str:
+    return value[:chars_max] if isinstance(value, str) else ""
+
+
+def texts(value: Any, items_max: int = 10) -> tuple[str, ...]:
+    items = value[:items_max] if isinstance(value, list) else ()
+    return tuple(text(item) for item in items if isinstance(item, str))
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def count(value: Any) -> int:
+    """A whole number from 0; 0 for anything else."""
+    found = number(value)
+    return int(found) if found is not None and 0 < found < 1e15 else 0
+
+
+def one_line(value: str, chars_max: int = 300) -> str:
+    """Printable, on one line, bounded."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in value[: 4 * chars_max]).split())
+    return line if len(line) <= chars_max else line[: chars_max - 1] + "…"

@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from adapters.execution.claude.environment import (
+    child_environment,
+    read_oauth_token,
+    secret_values,
+)
+from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.settings import AgentSettings, Project
+
+DRIVER = {
+    "HOME": "/home/user",
+    "PATH": "/usr/bin",
+    "LC_ALL": "de_DE.UTF-8",
+    "TERM": "xterm",
+    "ANTHROPIC_API_KEY": "sk-ant-of-the-driver",
+    "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+    "AWS_SECRET_ACCESS_KEY": "of-the-driver",
+    "CLAUDECODE": "1",
+    "CLAUDE_CODE_ENTRYPOINT": "cli",
+    "CLAUDE_CODE_SESSION_ID": "of-the-launching-session",
+    "CLAUDE_CODE_EFFORT_LEVEL": "low",
+    "ANTHROPIC_LOG": "debug",
+    "DEBUG": "1",
+}
+
+
+def test_only_what_is_named_reaches_the_child() -> None:
+    env = child_environment(AgentSettings(), DRIVER, values={})
+    assert {name for name in env if name in DRIVER} == {"HOME", "PATH", "LC_ALL", "TERM"}
+    assert env["LANG"] == "C.UTF-8"
+    assert env["CLAUDE_CODE_FORCE_SESSION_PERSISTENCE"] == "1"
+
+
+def test_project_file_names_more() -> None:
+    agent = AgentSettings(pass_env=("ANTHROPIC_API_KEY", "NOT_SET", "CLAUDECODE", "DEBUG"))
+    env = child_environment(agent, DRIVER, values={"CLAUDE_CODE_MAX_RETRIES": "1", "X": "y"})
+    assert env["ANTHROPIC_API_KEY"] == "sk-ant-of-the-driver"
+    assert env["CLAUDE_CODE_MAX_RETRIES"] == "1"
+    assert env["X"] == "y"
+    assert not {"NOT_SET", "CLAUDECODE", "DEBUG"} & set(env)
+
+
+def test_token_of_a_file_is_handed_on_and_kept_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("sk-ant-oat-0123456789\n")
+    agent = AgentSettings(oauth_token_file="token")
+    token = read_oauth_token(Project(name="p", root=str(tmp_path), agent=agent))
+    env = child_environment(
+        agent, {**DRIVER, "CLAUDE_CODE_OAUTH_TOKEN": "stale"}, values={}, oauth_token=token
+    )
+    assert env["CLAUDE_CODE_OAUTH_TOKEN"] == "sk-ant-oat-0123456789"
+    assert secret_values({**env, "MY_PASSWORD": "hunter2hunter2", "X_KEY": "short"}) == {
+        "sk-ant-oat-0123456789",
+        "hunter2hunter2",
+    }
+
+
+@pytest.mark.parametrize("content", [None, b"", b"two words", b"\xff\xfe"])
+def test_bad_token_file(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "token").write_bytes(content)
+    project = Project(name="p", root=str(tmp_path), agent=AgentSettings(oauth_token_file="token"))
+    with pytest.raises(EnvironmentFault, match="claude setup-token"):
+        read_oauth_token(project)
