@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 FAILED_MAX = 5000
 NAME_CHARS_MAX = 500
+LINE_CHARS_MAX = 2000
+"""Read of a line: no expression here has to be linear in what a hostile test prints."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -86,6 +88,7 @@ class Failing:
         self._repeated: dict[str, int] = {}
 
     def feed(self, raw: str) -> None:
+        raw = raw[:LINE_CHARS_MAX]
         if not _TELLING.search(raw):
             return
         line = _COLOUR.sub("", raw.rstrip("\r"))
@@ -198,7 +201,7 @@ class Problems:
         self._previous = ""
 
     def feed(self, raw: str) -> None:
-        line = _COLOUR.sub("", raw.rstrip())
+        line = _COLOUR.sub("", raw[:LINE_CHARS_MAX].rstrip())
         if found := _PROBLEM.match(line):
             message = found[2] or self._previous  # ruff puts the message on the line before
             if len(self._names) < FAILED_MAX and message:
