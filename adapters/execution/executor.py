@@ -52,6 +52,8 @@ from orchestrator.ports.host import Host
 LOG = logging.getLogger("orchestrator.execution")
 PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 """What keeps a child from being started now, and not for ever."""
+STOP_TRIES = 20
+STOP_PAUSE_S = 0.5
 
 StemOf = Callable[[str, Stage, int, int], Path]
 """(task slug, stage, attempt, dispatch) -> the path that the dispatch's files begin with."""
@@ -261,10 +263,22 @@ class SupervisedExecutor:
         return seen
 
     async def _broken(self, name: str, stem: Stem, fault: Exception) -> Ending:
-        """A bug, or a disk that fails: end what runs, so that nothing works beside a retry."""
+        """A bug, or a disk that fails: end what runs, so that nothing works beside a retry.
+
+        Where not even that can be done, the fault goes on: then nobody may say it has ended.
+        """
         LOG.error("%s: unexpected error", name, exc_info=fault)
+        while isinstance(fault, ExceptionGroup):
+            fault = fault.exceptions[0]
         with trio.CancelScope(shield=True):  # stop() has its own bound
-            survivors = await self._supervisor.stop(stem)
+            for tries_left in range(STOP_TRIES, -1, -1):
+                try:
+                    survivors = await self._supervisor.stop(stem)
+                    break
+                except OSError:
+                    if tries_left == 0:
+                        raise fault from None
+                    await trio.sleep(STOP_PAUSE_S)
         return _ending(
             Cause.CRASH,
             f"{name}: unexpected {type(fault).__name__}: {fault}",

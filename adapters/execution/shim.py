@@ -177,7 +177,7 @@ class Shim:
             left = processes.family(roots, b"" if self.is_subreaper else self.tag)
             seen.update(left)
             if self.child is not None and self.status is None:
-                left.append(self.child)
+                left.insert(0, self.child)  # first: it shall not act on its helpers' deaths
             if left or not self.is_subreaper:
                 break
             self.wait(0.001)

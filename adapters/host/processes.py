@@ -145,7 +145,7 @@ if sys.platform == "linux":
     def _environment(pid: int) -> bytes:
         try:
             fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
-        except (FileNotFoundError, PermissionError):
+        except (FileNotFoundError, ProcessLookupError, PermissionError):  # also kernel threads
             return b""
         try:
             parts = []
