@@ -18,6 +18,7 @@ from orchestrator.core.errors import Refused, Usage
 
 if TYPE_CHECKING:
     from orchestrator.core.events import Entry, KnownEvent
+    from orchestrator.core.settings import Project
     from orchestrator.core.state import RunState
     from orchestrator.journal.live import LiveRun
     from orchestrator.journal.store import RunRoot, RunStore
@@ -131,17 +132,25 @@ class Context:
 
         return self.with_run(act)
 
-    def _require_project(self, store: "RunStore") -> None:
-        """A run keeps its project: ``--project`` may be repeated, and may not differ."""
-        from drivers.wiring_cli import load_project
+    def project_of(self, store: "RunStore") -> "Project":
+        """The snapshot that the run was made with: its journal's first line."""
+        from orchestrator.core.errors import JournalDamaged
         from orchestrator.core.events import RunCreated
         from orchestrator.journal.read import read_entries
 
-        given = load_project(self.project, Path.cwd())
-        created = next(iter(read_entries(store.events_path))).event
-        if isinstance(created, RunCreated) and created.project.root != given.root:
+        first = next(iter(read_entries(store.events_path)), None)
+        if first is None or not isinstance(first.event, RunCreated):
+            raise JournalDamaged(f"{store.events_path} does not begin with run_created")
+        return first.event.project
+
+    def _require_project(self, store: "RunStore") -> None:
+        """A run keeps its project: ``--project`` may be repeated, and may not differ."""
+        from drivers.wiring_cli import load_project
+
+        given, own = load_project(self.project, Path.cwd()), self.project_of(store)
+        if given.root != own.root:
             raise Refused(
-                f"run {store.run_id} is on {created.project.root}, not on {given.root}:"
+                f"run {store.run_id} is on {own.root}, not on {given.root}:"
                 " leave --project out, or name the run's own"
             )
 

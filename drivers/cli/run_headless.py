@@ -5,6 +5,7 @@ import sys
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
+from drivers.wiring_cli import require_agent
 from orchestrator.journal.store import RunStore
 
 HELP = """Drive the run to its end: one claude child per ready stage, several at once.  The same
@@ -31,16 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
+    store = ctx.store()
+    require_agent(ctx.project_of(store))
     if args.detach:
-        return _detach(args, ctx)
+        return _detach(args, ctx, store)
     from drivers.cli import failure
-    from drivers.cli.status import show
+    from drivers.cli.status import look, show, without_agent_text
     from drivers.headless.main import run_headless
     from drivers.headless.outside import Invocation
     from orchestrator.core.fold import replay
     from orchestrator.journal.read import read_entries
 
-    store = ctx.store()
     end = run_headless(
         store,
         Invocation(
@@ -51,17 +53,17 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             argv=tuple(sys.argv),
         ),
     )
-    show(ctx, store, replay(read_entries(store.events_path)))
+    state = replay(read_entries(store.events_path))
+    show(ctx, without_agent_text(look(store, state, ctx.now())))
     if end.signal is not None:
         sys.stdout.flush()
         failure.end_by(end.signal)
     return end.exit_status
 
 
-def _detach(args: argparse.Namespace, ctx: Context) -> int:
+def _detach(args: argparse.Namespace, ctx: Context, store: RunStore) -> int:
     from drivers.headless.detach import launch
 
-    store = ctx.store()
     launched = launch(store, _arguments(args, ctx, store))
     watch, stop = ctx.command("watch"), ctx.command("stop", "--drain")
     is_over = launched.ended is not None

@@ -2,9 +2,12 @@
 
 import argparse
 
+import msgspec
+
 from drivers.cli.context import Context
 from drivers.cli.show import status_text
 from drivers.wiring_cli import driver_now, lease_is_alive
+from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
 from orchestrator.views.status import Status, status_of
@@ -12,6 +15,8 @@ from orchestrator.views.status import Status, status_of
 HELP = """Show a run: its tasks, its driver, what it cost, and whether everything is accounted
 for.  Looking changes nothing."""
 JSON_WHEN_PIPED = True
+
+WORDED = frozenset({TaskStatus.HELD, TaskStatus.FAILED})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,15 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, ctx: Context) -> int:
     del args
     store, state = ctx.read()
-    show(ctx, store, state)
+    show(ctx, look(store, state, ctx.now()))
     return 0
-
-
-def show(ctx: Context, store: RunStore, state: RunState) -> None:
-    status = look(store, state, ctx.now())
-    ctx.result(status, status_text(status))
 
 
 def look(store: RunStore, state: RunState, now: float) -> Status:
     driver = driver_now(store, now)
     return status_of(state, driver, now=now, lease_alive=lease_is_alive(store, state))
+
+
+def show(ctx: Context, status: Status) -> None:
+    ctx.result(status, status_text(status))
+
+
+def without_agent_text(status: Status) -> Status:
+    """What a launching session may be told: why a task failed or is held can be an agent's words,
+    which are for those who ask with ``status``."""
+    tasks = tuple(
+        msgspec.structs.replace(task, reason=None) if task.state in WORDED else task
+        for task in status.tasks
+    )
+    return msgspec.structs.replace(status, tasks=tasks)
