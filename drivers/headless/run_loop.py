@@ -141,6 +141,7 @@ class RunLoop:
 
     async def _take_in(self, messages: Sequence[Message]) -> None:
         ready: list[Ready] = []
+        succeeded: list[Ended] = []
         with trio.CancelScope(shield=True):
             for message in messages:
                 match message:
@@ -150,12 +151,16 @@ class RunLoop:
                         await self._give_up(message)
                     case Observed():
                         self._note(message)
+                    case Ended(report=report) if report.ending.cause is None:
+                        succeeded.append(message)
                     case Ended():
-                        await self._record(message)
+                        await self._record([message])
                     case OthersAppended():
                         await self._run.refresh()
                     case Signalled(number):
                         self._close(number)
+            if succeeded:
+                await self._record(succeeded)
             if ready:
                 await self._dispatch(ready)
 
@@ -179,26 +184,33 @@ class RunLoop:
                 each, granted=each.errand.work.id in granted, state=self.state
             )
 
-    async def _record(self, ended: Ended) -> None:
-        self._dispatches.ended(ended.out.task_id)
+    async def _record(self, ended: Sequence[Ended]) -> None:
+        """Several only where each touches its own task alone, as a success does: one sync."""
 
         def judged(state: RunState) -> Sequence[KnownEvent]:
-            try:
-                events = decide(state, ended.report, self._outside.host.now())
-            except StaleReport as stale:
-                events = (
-                    ResultRejected(
-                        task_id=ended.out.task_id,
-                        work_item_id=ended.out.work_item_id,
-                        reason=str(stale),
-                    ),
-                )
-            return [*self._live_notes(state), *events]
+            events = self._live_notes(state)
+            for each in ended:
+                events += self._judged(state, each)
+            return events
 
+        for each in ended:
+            self._dispatches.ended(each.out.task_id)
         await self._commit(judged)
-        task = self.state.tasks[ended.out.task_id]
-        if task.status is TaskStatus.COMPLETED and not self.state.settings.keep_worktrees:
-            self._dispatches.tidy(ended.out.worktree, task.branch)
+        for each in ended:
+            task = self.state.tasks[each.out.task_id]
+            if task.status is TaskStatus.COMPLETED and not self.state.settings.keep_worktrees:
+                self._dispatches.tidy(each.out.worktree, task.branch)
+
+    def _judged(self, state: RunState, ended: Ended) -> Sequence[KnownEvent]:
+        try:
+            return decide(state, ended.report, self._outside.host.now())
+        except StaleReport as stale:
+            rejected = ResultRejected(
+                task_id=ended.out.task_id,
+                work_item_id=ended.out.work_item_id,
+                reason=str(stale),
+            )
+            return (rejected,)
 
     async def _give_up(self, unready: Unready) -> None:
         self._dispatches.unprepared(unready.start.task_id)
