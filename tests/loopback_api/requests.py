@@ -70,6 +70,22 @@ class Request:
         index = self._prompt_index
         return _text_of(self.messages[index]) if index is not None else ""
 
+    @property
+    def task(self) -> str:
+        """The task that the prompt's header names; "" where it has none."""
+        return self._header("Task")
+
+    @property
+    def stage(self) -> str:
+        return self._header("Stage")
+
+    def _header(self, name: str) -> str:
+        for line in self.prompt.splitlines():
+            key, colon, value = line.partition(": ")
+            if colon and key == name:
+                return value.strip()
+        return ""
+
     @cached_property
     def prompts(self) -> tuple[str, ...]:
         """All that the model was told in this session, oldest first."""
