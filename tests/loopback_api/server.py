@@ -54,12 +54,8 @@ class LoopbackApi:
         self._http.server_close()
         self._thread.join()
 
-    def sessions(self) -> dict[str, int]:
-        """How many requests each session made."""
-        counts: dict[str, int] = {}
-        for request in self.requests:
-            counts[request.session_id] = counts.get(request.session_id, 0) + 1
-        return counts
+    def wait_for_close(self) -> None:
+        self._closed.wait()
 
     def answer(
         self, path: str, headers: dict[str, str], raw: bytes
