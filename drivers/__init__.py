@@ -1,1 +1,1 @@
-"""The driving side: the command line and the headless driver.  The only place that names adapters."""
+"""The driving side: the command line and the headless driver.  Only wiring names adapters."""

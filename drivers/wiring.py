@@ -1,6 +1,7 @@
 """The composition root: the one place where the driver's ports get their adapters."""
 
 import os
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,8 +16,10 @@ from adapters.host.local import LocalHost
 from adapters.host.watcher import FileWatcher
 from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
+from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ENGINE_LANE, SessionId, Stage
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
+from orchestrator.core.settings import Project
 from orchestrator.core.state import RunState
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.live import LiveRun
@@ -47,6 +50,16 @@ async def connected(store: RunStore) -> AsyncIterator[Connected]:
 async def attached(run: LiveRun, store: RunStore) -> AsyncIterator[Outside]:
     """For a command that steps a run which it has opened already."""
     yield _outside(lambda: run.state, store, FileWatcher())
+
+
+def require_programs(project: Project, environ: Mapping[str, str]) -> None:
+    """Raises EnvironmentFault where a child could not even be started.  Better now than at 3 am."""
+    for program, mend in (
+        ("git", "install git"),
+        (project.agent.command[0], "install it, or set [agent] command in the project file"),
+    ):
+        if shutil.which(program, path=environ.get("PATH")) is None:
+            raise EnvironmentFault(f"{program} is not on PATH: {mend}; `doctor` says more")
 
 
 def output_mistake(stage: Stage, output: Any) -> str:

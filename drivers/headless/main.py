@@ -59,7 +59,8 @@ async def _drive(
 ) -> RunEnd:
     async with wiring.connected(store) as connected:
         run, outside = connected.run, connected.outside
-        _refuse_if_over(run.state)
+        _refuse_if_not_whole(run.state)
+        wiring.require_programs(run.state.project, os.environ)
         _refuse_foreign_driver(store, outside.host, invocation)
         narration = open_narration(store.log_path, secrets=secrets_of(os.environ))
         log = DriverLog(store.driver_path)
@@ -120,7 +121,7 @@ def _say_what_an_interrupt_does(audience: Listeners, state: RunState) -> None:
         )
 
 
-def _refuse_if_over(state: RunState) -> None:
+def _refuse_if_not_whole(state: RunState) -> None:
     if not state.tasks:
         raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
     if state.missing:

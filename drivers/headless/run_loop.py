@@ -314,13 +314,27 @@ class RunLoop:
         if self._due.starts or is_busy:
             return None
         if self._due.stalled:
-            return RunEnd(reason=self._due.stalled, exit_status=ExitStatus.STOPPED)
+            return RunEnd(reason=self._why_stalled(), exit_status=ExitStatus.STOPPED)
         if not self._invocation.wait and self._due.wake_at is not None:
             return RunEnd(
                 reason=f"{self._due.limited_by}: come back later",
                 exit_status=ExitStatus.STOPPED,
             )
         return None
+
+    def _why_stalled(self) -> str:
+        """For a person: what stopped it, and what to do."""
+        match self._due.stalled:
+            case "paused":
+                return f"paused: {self.state.paused}"
+            case "budget":
+                budget, spent = self.state.settings.budget_usd, self.state.totals.cost_usd
+                return (
+                    f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
+                    f"another stage; then: orchestrator set budget_usd USD"
+                )
+            case other:
+                return other
 
     def _signal_end(self, number: int) -> RunEnd:
         return RunEnd(

@@ -41,6 +41,8 @@ class Follow(Enum):
     """The same attempt after the reset command, at most ``infrastructure_retries_max`` times."""
     AGAIN = auto()
     """The same attempt, at once."""
+    MORE_MONEY = auto()
+    """The same attempt while the run's budget has more; without one, the stage's own cap holds."""
     WAIT_LIMIT = auto()
     """The same attempt, once the account's limit is over; nothing else starts before."""
     WAIT_OUTAGE = auto()
@@ -64,7 +66,7 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.INFRASTRUCTURE: Follow.REPAIR,
     Cause.CRASH: Follow.AGAIN,
     Cause.INTERRUPTED: Follow.AGAIN,
-    Cause.BUDGET: Follow.AGAIN,
+    Cause.BUDGET: Follow.MORE_MONEY,
     Cause.LIMIT: Follow.WAIT_LIMIT,
     Cause.OUTAGE: Follow.WAIT_OUTAGE,
     Cause.AUTH: Follow.PAUSE,
@@ -113,6 +115,8 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
             return _repair(state, task, lease, report)
         case Follow.AGAIN:
             return _again(state, task, lease, report)
+        case Follow.MORE_MONEY:
+            return _more_money(state, task, lease, report)
         case Follow.WAIT_LIMIT:
             return _wait_limit(state, task, lease, report, now)
         case Follow.WAIT_OUTAGE:
@@ -244,6 +248,14 @@ def _again(
         why = f"{task.stage} died {task.crashes + 1} times: {report.ending.error}"
         return _fail(state, task, lease, report, why)
     return _same_attempt(task, lease, report)
+
+
+def _more_money(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    if state.settings.budget_usd is not None:
+        return _same_attempt(task, lease, report)
+    return _retry(state, task, lease, report, stage=task.stage)
 
 
 def _wait_limit(

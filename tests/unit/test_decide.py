@@ -115,7 +115,12 @@ def test_only_a_verdict_about_the_work_spends_an_attempt(cause: Cause) -> None:
     run = Run(task("a"))
     run.succeed_until(Stage.IMPLEMENT)
     run.end(failing(cause, resets_at=NOW + 5))
-    spends = FOLLOWS[Stage.IMPLEMENT, cause] in {Follow.RETRY, Follow.IMPLEMENT, Follow.SEND_BACK}
+    spends = FOLLOWS[Stage.IMPLEMENT, cause] in {
+        Follow.RETRY,
+        Follow.IMPLEMENT,
+        Follow.SEND_BACK,
+        Follow.MORE_MONEY,  # no budget is set here: the stage's own cap holds
+    }
     assert run.state.audit.attempts_spent == spends
     assert run.state.tasks[A].attempts[Stage.IMPLEMENT] == 1 + spends
 
@@ -224,6 +229,13 @@ def test_what_every_dispatch_would_meet_pauses_the_run_once() -> None:
         work_item_id=lease.work_item_id, content_hash="h", ending=failing(Cause.AUTH, "log in")
     )
     assert not any(isinstance(e, RunPaused) for e in decide(run.state, report, NOW))
+
+
+def test_a_child_that_reaches_its_reservation_goes_on_while_the_budget_has_more() -> None:
+    run = Run(task("a"), settings=Settings(budget_usd=10.0))
+    run.succeed_until(Stage.IMPLEMENT)
+    retry = retry_of(run.end(failing(Cause.BUDGET)))
+    assert (retry.attempt, retry.spends_attempt) == (1, False)
 
 
 def test_a_crash_loop_ends() -> None:
