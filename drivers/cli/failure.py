@@ -40,6 +40,7 @@ class Log:
 
 
 def report(error: BaseException, log: Log) -> int:
+    _drop_output()
     match cause(error):
         case OrchestratorError() as known:
             _say(str(known))
@@ -66,6 +67,17 @@ def cause(error: BaseException) -> BaseException:
             if isinstance(leaf, kind):
                 return leaf
     return leaves[0]
+
+
+def _drop_output() -> None:
+    """What stdout does not take now, it would not take at exit either: a second error."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _say(text: str) -> None:

@@ -5,20 +5,21 @@ Each has ``HELP`` (a sentence or two), ``add_arguments(parser)`` and ``run(args,
 that prints JSON wherever stdout is not a terminal says ``JSON_WHEN_PIPED = True``.
 """
 
-import argparse
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
+    import argparse
+
     from drivers.cli.context import Context
 
 
 class VerbModule(Protocol):
     HELP: str
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def add_arguments(self, parser: "argparse.ArgumentParser") -> None: ...
 
-    def run(self, args: argparse.Namespace, ctx: "Context") -> int: ...
+    def run(self, args: "argparse.Namespace", ctx: "Context") -> int: ...
 
 
 class Verb(NamedTuple):
