@@ -91,8 +91,15 @@ class DiskThread:
 class FileDisk:
     """orchestrator.ports.disk.Disk on one file that is there already."""
 
-    def __init__(self, path: Path, *, changes: Changes | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        changes: Changes | None = None,
+        datasync: Callable[[int], None] | None = None,
+    ) -> None:
         self._path = path
+        self._datasync = datasync or _datasync
         self._changes = changes
         self._thread = DiskThread()
         self._locked = False
@@ -139,7 +146,7 @@ class FileDisk:
             written = os.write(self._descriptor, data)
             if written == len(data):
                 try:
-                    _datasync(self._descriptor)
+                    self._datasync(self._descriptor)
                 except OSError as error:
                     raise SyncFailed(error.errno, error.strerror) from error
             return written

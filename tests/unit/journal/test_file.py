@@ -180,6 +180,34 @@ async def test_a_cancelled_commit_is_whole(tmp_path: Path) -> None:
     assert results == ["written"]
 
 
+async def test_a_commit_to_a_real_disk_is_synced_after_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.touch()
+    synced: list[bytes] = []
+    disk = FileDisk(path, datasync=lambda descriptor: synced.append(path.read_bytes()))
+    await FileJournal(disk, "r1").commit(0, begun(), now=NOW)
+    assert synced == [path.read_bytes()] != [b""]
+    disk.close()
+
+
+async def test_a_real_disk_that_fails_to_sync_is_not_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.touch()
+    asked: list[int] = []
+
+    def fail(descriptor: int) -> None:
+        asked.append(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    disk = FileDisk(path, datasync=fail)
+    journal = FileJournal(disk, "r1")
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="failed to sync"):
+            await journal.commit(0, begun(), now=NOW)
+    assert (len(asked), path.read_bytes()) == (1, b"")
+    disk.close()
+
+
 async def test_torn_bytes_are_kept_beside_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(b"first")
