@@ -100,11 +100,10 @@ class Context:
 
     def read(self) -> "tuple[RunStore, RunState]":
         """The run as its journal has it now.  Writes nothing, and waits for nobody."""
-        from orchestrator.core.fold import replay
-        from orchestrator.journal.read import read_entries
+        from orchestrator.journal.snapshot import read_state
 
         store = self.store()
-        return store, replay(read_entries(store.events_path))
+        return store, read_state(store)
 
     def with_run(self, act: "Callable[[LiveRun, RunStore], Awaitable[T]]") -> T:
         """Open the run, do something with it, and return what that returns."""
@@ -157,14 +156,17 @@ class Context:
     def command(self, *words: str) -> str:
         """A command on this run, as one line that can be pasted into a shell."""
         import shlex
+
+        run = ["--run", self.run_id] if self.run_id else []
+        return shlex.join([*self.program(), *run, *words])
+
+    def program(self) -> list[str]:
+        """How to start this program from a shell, with the options that every command needs."""
         import shutil
 
-        program = ["orchestrator"] if shutil.which("orchestrator") else [sys.executable, "-m"]
-        if len(program) > 1:
-            program.append("orchestrator")
-        where = ["--root", str(self.root)] if self.root is not None else []
-        run = ["--run", self.run_id] if self.run_id else []
-        return shlex.join([*program, *where, *run, *words])
+        on_path = shutil.which("orchestrator") is not None
+        name = ["orchestrator"] if on_path else [sys.executable, "-m", "orchestrator"]
+        return [*name, "--root", str(self.root)] if self.root is not None else name
 
 
 def as_json(value: Any, *, indent: int = 0) -> str:

@@ -40,8 +40,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     from drivers.cli.status import look, show, without_agent_text
     from drivers.headless.main import run_headless
     from drivers.headless.outside import Invocation
-    from orchestrator.core.fold import replay
-    from orchestrator.journal.read import read_entries
+    from orchestrator.journal.snapshot import read_state
 
     end = run_headless(
         store,
@@ -53,8 +52,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             argv=tuple(sys.argv),
         ),
     )
-    state = replay(read_entries(store.events_path))
-    show(ctx, without_agent_text(look(store, state, ctx.now())))
+    show(ctx, without_agent_text(look(store, read_state(store), ctx.now())))
     if end.signal is not None:
         sys.stdout.flush()
         failure.end_by(end.signal)

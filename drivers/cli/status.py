@@ -1,16 +1,17 @@
 """``status``: where the run is.  Writes nothing."""
 
 import argparse
+import shutil
 
 import msgspec
 
 from drivers.cli.context import Context
-from drivers.cli.show import status_text
 from drivers.wiring_cli import driver_now, lease_is_alive
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
 from orchestrator.views.status import Status, status_of
+from orchestrator.views.text import WIDTH, status_text
 
 HELP = """Show a run: its tasks, its driver, what it cost, and whether everything is accounted
 for.  Looking changes nothing."""
@@ -36,7 +37,12 @@ def look(store: RunStore, state: RunState, now: float) -> Status:
 
 
 def show(ctx: Context, status: Status) -> None:
-    ctx.result(status, status_text(status))
+    ctx.result(status, text_of(ctx, status))
+
+
+def text_of(ctx: Context, status: Status) -> str:
+    width = shutil.get_terminal_size((WIDTH, 40)).columns
+    return status_text(status, width=width, program=ctx.program())
 
 
 def without_agent_text(status: Status) -> Status:

@@ -8,15 +8,15 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from drivers.cli.activity import readable, short
+from drivers.cli.activity import readable
 from drivers.cli.context import Context
-from drivers.cli.happenings import happening
 from drivers.cli.onlooker import Onlooker, Streams, moments, onlooker
-from drivers.cli.show import status_text
-from drivers.cli.status import look
+from drivers.cli.status import look, text_of
 from orchestrator.core.model import TaskId
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
+from orchestrator.views.timeline import activity as happening
+from orchestrator.views.timeline import activity_line
 
 HELP = """Follow a run until it has ended: on a terminal its status, kept up to date; otherwise a
 line for each thing that happens.  --activity adds what the agents do.  --json prints the status
@@ -79,10 +79,10 @@ def _print_events(looking: Onlooker, activity: Activity | None) -> None:
     for _ in moments():
         state = looking.look()
         for entry in looking.news:
-            if (line := happening(entry)) is not None:
-                print(short(line))
+            if (row := happening(entry)) is not None:
+                print(activity_line(row))
         for task_id, text in activity.new(state) if activity is not None else ():
-            print(f"          {task_id}  {text}")
+            print(f"          {task_id:<12}  {text}")
         sys.stdout.flush()
         if state.status.is_terminal:
             return
@@ -96,7 +96,7 @@ def _draw(ctx: Context, store: RunStore, looking: Onlooker, activity: Activity |
             continue
         drawn_at = now
         status = look(store, state, now)
-        lines = status_text(status).splitlines()
+        lines = text_of(ctx, status).splitlines()
         if activity is not None:
             for _ in activity.new(state):
                 pass  # only the last of each is drawn
