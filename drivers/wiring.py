@@ -22,6 +22,7 @@ from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.settings import Project
 from orchestrator.core.state import RunState
 from orchestrator.journal.disk import open_journal
+from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunStore
 
@@ -34,6 +35,7 @@ class Connected:
     """A run that a driver may drive: its state and journal, and all that is outside."""
 
     run: LiveRun
+    journal: FileJournal
     outside: Outside
 
 
@@ -43,7 +45,7 @@ async def connected(store: RunStore) -> AsyncIterator[Connected]:
     with watcher.watch(store.events_path) as changed:
         journal = open_journal(store.events_path, store.run_id, changes=changed.wait)
         run = await LiveRun.open(journal)
-        yield Connected(run, _outside(lambda: run.state, store, watcher))
+        yield Connected(run, journal, _outside(lambda: run.state, store, watcher))
 
 
 @asynccontextmanager

@@ -8,12 +8,12 @@ import math
 import os
 import signal
 import sys
-from functools import partial
 
 import trio
 
 from drivers import wiring
 from drivers.headless.audience import Listeners
+from drivers.headless.derived import Derived
 from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
 from drivers.headless.narration import open_narration, secrets_of
@@ -21,7 +21,7 @@ from drivers.headless.outside import Invocation, RunEnd
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
 from orchestrator.core.state import RunState
-from orchestrator.journal.projections import project, repair
+from orchestrator.journal.projections import repair
 from orchestrator.journal.read import read_entries
 from orchestrator.journal.store import RunStore
 from orchestrator.ports.host import Host
@@ -68,7 +68,8 @@ async def _drive(
         def beat() -> None:
             heart.changed()
 
-        audience = Listeners(narration, partial(project, store), beat)
+        derived = Derived(store, connected.journal)
+        audience = Listeners(narration, derived.committed, beat)
         loop = RunLoop(run, outside, invocation, audience)
         heart = Heart(
             log,

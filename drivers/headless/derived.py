@@ -1,0 +1,21 @@
+"""The files that are derived from the journal, kept up while the run is driven."""
+
+from orchestrator.core.events import Entry
+from orchestrator.core.state import RunState
+from orchestrator.journal.file import FileJournal
+from orchestrator.journal.projections import project
+from orchestrator.journal.snapshot import Snapshots
+from orchestrator.journal.store import RunStore
+
+
+class Derived:
+    def __init__(self, store: RunStore, journal: FileJournal) -> None:
+        self._store = store
+        self._journal = journal
+        self._snapshots = Snapshots(store)
+
+    def committed(self, state: RunState, entry: Entry) -> None:
+        """Raises OSError; what is missing then is mended at the next start."""
+        project(self._store, state, entry)
+        if self._snapshots.is_due(state):
+            self._snapshots.write(state, self._journal.position)
