@@ -156,7 +156,7 @@ class Batch:
         self.home = where / "home"
         self.repository = where / "sample"
         self.store = where / "store"
-        self._client = client
+        self._client = client.resolve()
         self._api = LoopbackApi(model)
         self._drivers: list[subprocess.Popen[str]] = []
 
@@ -189,11 +189,9 @@ class Batch:
     def make_run(self, *tasks: str, lane: str = "full", **settings: str) -> None:
         """A run of these tasks.  Jitter is off: a limit's end is the moment that it names."""
         self.command("init-run", "--lane", lane)
-        for task in tasks:
-            self.command("add-task", "--task", task)
+        self.command("add-task", *(word for task in tasks for word in ("--task", task)))
         pairs = {"limit_jitter_s": "0", **settings}
-        for key, value in pairs.items():
-            self.command("set", key, value)
+        self.command("set", *(word for pair in pairs.items() for word in pair))
 
     # -- processes --------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from tests.real_client.client import API_KEY, SUBSCRIPTION, wait_until
 
 pytestmark = [pytest.mark.real_client, pytest.mark.slow]
 
+_KILLS_MAX = 10
 _MODEL_STAGES = ("scope", "implement", "review")
 
 
@@ -141,6 +143,69 @@ def test_a_killed_driver_loses_nothing_and_repeats_nothing(
     assert _attempts(done) == {1}
     assert len(done.recorded("T1", "implement")) == 1
     _assert_nothing_ran_twice(done)
+    _assert_audits_clean(done)
+    _assert_books_balance(done)
+
+
+def test_a_driver_that_is_killed_again_and_again_comes_to_the_same_end(
+    batch: Callable[[Model], Batch],
+) -> None:
+    done = batch(Model())
+    done.make_run("T1", "T2", "T3", lane="micro")
+    kills = 0
+    driver = done.start_driver(API_KEY)
+    while kills < _KILLS_MAX and _comes_to_another_result(done, driver):
+        driver.kill()
+        driver.wait()
+        kills += 1
+        driver = done.start_driver(API_KEY)
+    assert driver.wait(timeout=90) == 0, done.narration()
+
+    assert kills > 3
+    assert done.status()["run_state"] == "completed"
+    assert _attempts(done) == {1}
+    _assert_nothing_ran_twice(done)
+    _assert_audits_clean(done)
+    _assert_books_balance(done)
+    _assert_branches_hold_the_work(done, done.status())
+
+
+def _comes_to_another_result(done: Batch, driver: "Popen[str]") -> bool:
+    """Wait for it; False when the driver came to its end instead."""
+    seen = len(done.events("stage_recorded"))
+    wait_until(
+        lambda: len(done.events("stage_recorded")) > seen or driver.poll() is not None,
+        "another result",
+    )
+    return driver.poll() is None
+
+
+def test_a_rejected_review_sends_the_task_back(batch: Callable[[Model], Batch]) -> None:
+    issue = {"severity": "major", "file": "calc/square.py", "description": "No docstring."}
+    verdict = {"approved": False, "issues": [issue], "non_blocking": []}
+    mend = ToolUse("Bash", {"command": "echo '# documented' >> calc/square.py"})
+
+    def reject_once(request: Request) -> Reply | None:
+        is_first = len(request.prompts) == 1
+        if request.stage == "review" and is_first and request.turn == 1:
+            return Turn((ToolUse("StructuredOutput", verdict),), usage=USAGE)
+        if request.stage == "implement" and not is_first and request.turn == 0:
+            return Turn((mend,), usage=USAGE)
+        return None
+
+    done = batch(Model(instead=reject_once))
+    done.make_run("T1", lane="micro")
+    assert done.drive(API_KEY) == 0, done.narration()
+
+    implements, reviews = done.recorded("T1", "implement"), done.recorded("T1", "review")
+    assert [event["attempt"] for event in implements] == [1, 2]
+    assert [event["outcome"] for event in reviews] == ["sent_back", "completed"]
+    for events in (implements, reviews):
+        assert len({event["session_id"] for event in events}) == 1
+    second = next(r for r in done.requests() if r.stage == "implement" and len(r.prompts) == 2)
+    assert "No docstring." in second.prompt
+    (branch,) = (task["branch"] for task in done.status()["tasks"])
+    assert "# documented" in done.git("show", f"{branch}:calc/square.py")
     _assert_audits_clean(done)
     _assert_books_balance(done)
 
