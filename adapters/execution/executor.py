@@ -28,7 +28,6 @@ from orchestrator.core.model import (
     Cause,
     ChildExit,
     Ending,
-    ProcessIdentity,
     ResultStatus,
     Stage,
     TaskId,
@@ -53,7 +52,7 @@ LOG = logging.getLogger("orchestrator.execution")
 PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 """What keeps a child from being started now, and not for ever."""
 STOP_TRIES = 20
-STOP_PAUSE_S = 0.5
+STOP_PAUSE_S = 0.25
 
 StemOf = Callable[[str, Stage, int, int], Path]
 """(task slug, stage, attempt, dispatch) -> the path that the dispatch's files begin with."""
@@ -177,7 +176,7 @@ class SupervisedExecutor:
         stem = latest_start(self._first(lease))
         try:
             work = _read_down(stem, lease) or _from_lease(lease)
-            return await self._follow(work, stem, observe, shim=None)
+            return await self._follow(work, stem, observe, spawned=None)
         except Exception as fault:  # noqa: BLE001 - as in run()
             return await self._broken(lease.work_item_id, stem, fault)
 
@@ -197,7 +196,7 @@ class SupervisedExecutor:
         }
         try:
             self._supervisor.lock(stem)
-            shim = self._supervisor.spawn(
+            spawned = self._supervisor.spawn(
                 stem,
                 command.argv,
                 command.env | tags,
@@ -208,10 +207,10 @@ class SupervisedExecutor:
         except (OSError, ValueError) as fault:  # ValueError: a NUL byte in an argument
             number = (fault.errno or 0) if isinstance(fault, OSError) else 0
             return _not_started(work, f"cannot start {command.argv[0]}: {fault}", number)
-        return await self._follow(work, stem, observe, shim=shim)
+        return await self._follow(work, stem, observe, spawned=spawned)
 
     async def _follow(
-        self, work: WorkItem, stem: Stem, observe: Observe, *, shim: ProcessIdentity | None
+        self, work: WorkItem, stem: Stem, observe: Observe, *, spawned: int | None
     ) -> Ending:
         if (lane := self._lanes.get(work.lane)) is None:
             return _ending(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
@@ -230,7 +229,7 @@ class SupervisedExecutor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(linger.then, self._supervisor.ask_to_stop, stem)
             record = await self._supervisor.follow(
-                stem, feed, started, shim=shim, timeout_s=work.timeout_s
+                stem, feed, started, spawned=spawned, timeout_s=work.timeout_s
             )
             nursery.cancel_scope.cancel()
         reader.close()
@@ -270,6 +269,7 @@ class SupervisedExecutor:
         LOG.error("%s: unexpected error", name, exc_info=fault)
         while isinstance(fault, ExceptionGroup):
             fault = fault.exceptions[0]
+        self._supervisor.unlock(stem)  # it may not have come to a spawn
         with trio.CancelScope(shield=True):  # stop() has its own bound
             for tries_left in range(STOP_TRIES, -1, -1):
                 try:

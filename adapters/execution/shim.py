@@ -198,7 +198,7 @@ class Shim:
                 self.max_rss_kb = usage.ru_maxrss // (1 if sys.platform == "linux" else 1024)
 
     def wait(self, at_most_s: float) -> None:
-        self.poll.poll(at_most_s * 1000 + 1)
+        self.poll.poll(min(at_most_s, 3600.0) * 1000 + 1)
         try:
             if STOP_SIGNAL in os.read(self.alarm, 512):
                 self.stopping = True

@@ -32,6 +32,7 @@ SHIM_SLACK_S = 15.0
 """How far beyond its own bounds a shim may run before it is taken for stuck."""
 ORPHAN_WAIT_S = 0.5
 """Between SIGTERM and SIGKILL for what a child left behind when it ended by itself."""
+DEADLINE_S_MAX = 1e9
 LOCK_FD = 3
 LOADER_NAMES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What this interpreter may have needed to find its own library."""
@@ -67,8 +68,10 @@ class Supervisor:
         cwd: str,
         stdin: Path,
         deadline_s: float,
-    ) -> ProcessIdentity:
-        """Start a shim under a stem that lock() holds.  ``env`` is complete.  Raises OSError.
+    ) -> int:
+        """Start a shim under a stem that lock() holds; its pid.  ``env`` is complete.
+
+        Raises OSError or, for a NUL byte, ValueError: then nothing was started.
 
         It is a plain posix_spawn, half a millisecond: nobody waits here for the shim to be up,
         and nothing is left of it that could complain when this driver detaches.
@@ -79,7 +82,7 @@ class Supervisor:
             "stem": stem.path,
             "cwd": cwd,
             "stdin": str(stdin),
-            "deadline_s": repr(deadline_s),
+            "deadline_s": repr(min(deadline_s, DEADLINE_S_MAX)),
             "interrupt_wait_s": repr(settings.interrupt_wait_s),
             "terminate_wait_s": repr(settings.terminate_wait_s),
             "orphan_wait_s": repr(min(ORPHAN_WAIT_S, settings.terminate_wait_s)),
@@ -106,7 +109,7 @@ class Supervisor:
         finally:
             self.unlock(stem)
         self._unreaped.add(pid)
-        return ProcessIdentity(pid=pid, start_time=processes.start_time_of(pid) or 0)
+        return pid
 
     def identity(self, stem: Stem) -> ShimRecord | None:
         """Who runs or ran under a stem, where those pids still mean something."""
@@ -128,19 +131,19 @@ class Supervisor:
         feed: Callable[[bytes], None],
         started: Callable[[ShimRecord], None],
         *,
-        shim: ProcessIdentity | None,
+        spawned: int | None,
         timeout_s: float,
     ) -> ExitRecord:
         """Feed the stream as it grows, until all is over and read.  Cancelled: detach.
 
-        ``shim``: the one just spawned.  ``timeout_s`` holds from now where nothing was written
-        about the deadline.
+        ``spawned``: the shim's pid, just given by spawn().  ``timeout_s`` holds from now where
+        nothing was written about the deadline.
         """
         over: list[ExitRecord] = []
         told = False
         with self._watcher.watch(stem.stream, stem.shim) as changed, Tail(stem.stream) as tail:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._end, stem, shim, timeout_s, over, changed)
+                nursery.start_soon(self._end, stem, spawned, timeout_s, over, changed)
                 while True:
                     is_last = bool(over)
                     if not told and (record := stem.read_shim()) is not None:
@@ -175,13 +178,17 @@ class Supervisor:
     async def _end(
         self,
         stem: Stem,
-        shim: ProcessIdentity | None,
+        spawned: int | None,
         timeout_s: float,
         over: list[ExitRecord],
         changed: Changed,
     ) -> None:
         """Wait for the shim's end, or for that of what it left behind when it was killed."""
-        if shim is None and stem.is_locked():
+        shim: ProcessIdentity | None = None
+        if spawned is not None:  # not collected yet, so the pid is still its own
+            began = processes.start_time_of(spawned)
+            shim = None if began is None else ProcessIdentity(pid=spawned, start_time=began)
+        elif stem.is_locked():
             shim = await self._shim_of(stem)
         if shim is not None:
             with trio.move_on_after(self._shim_bound_s(stem, timeout_s)):

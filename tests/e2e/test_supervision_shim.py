@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from adapters.execution.shim import ALREADY_STARTED
 from adapters.host import processes, waiting
 from orchestrator.core.model import Cause, ResultStatus
 from orchestrator.ports.execution import Observation, Started
@@ -268,7 +269,7 @@ async def test_a_stem_is_never_started_twice(tmp_path: Path) -> None:
     stem = bench.stem(work)
     supervisor = bench.executor()._supervisor
     supervisor.lock(stem)
-    shim = supervisor.spawn(
+    pid = supervisor.spawn(
         stem,
         ("sh", "-c", "echo twice"),
         {"PATH": os.environ["PATH"]},
@@ -276,7 +277,7 @@ async def test_a_stem_is_never_started_twice(tmp_path: Path) -> None:
         stdin=stem.prompt,
         deadline_s=5.0,
     )
-    await waiting.wait_for_exit(shim)
+    assert await trio.to_thread.run_sync(os.waitpid, pid, 0) == (pid, ALREADY_STARTED << 8)
     assert (stem.exit.read_text(), stem.stream.read_text()) == before
 
 
