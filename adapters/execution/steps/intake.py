@@ -17,7 +17,7 @@ from adapters.workspace.invoke import GitFault, identity, shown
 from adapters.workspace.repository import Repository, blocked_by
 from adapters.workspace.worktree import Worktree
 
-_BLOCKING = re.compile(r"'refs/heads/(.+?)' exists; cannot create")
+_BLOCKING = re.compile(r"'refs/heads/([^':]+)' exists; cannot create")
 
 
 class Place(NamedTuple):

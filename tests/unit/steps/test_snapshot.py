@@ -166,9 +166,9 @@ async def test_a_cancelled_snapshot_ends_its_git_and_leaves_nothing(
     scratch.mkdir()
     os.mkfifo(alive)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    repo.git("config", "filter.slow.clean", f"exec 9> {alive}; echo begun >&9; exec sleep 600")
+    repo.git("config", "filter.slow.clean", f"exec 9> {alive}; echo begun >&9; exec sleep 30")
     repo.write({".gitattributes": "*.slow filter=slow\n", "a.slow": "x\n"}, cwd=there.path)
-    with trio.fail_after(20):
+    with trio.fail_after(15):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(GitWorkspace(repo.root, RUN).tree, there.path)
             async with await trio.open_file(alive) as held_by_filter:
