@@ -1,0 +1,232 @@
+"""run-headless from the outside: here, detached, the customer's own way; stopped and killed."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.cli_process import Home, lines, make_home, the_one_line
+
+pytestmark = pytest.mark.slow
+
+SLOW = "schema = 1\nduration_s = 120\n"
+QUICK = "schema = 1\nduration_s = 0\n"
+WORDS = "xyzzy-words-of-the-task"
+TASK = f'[[task]]\nid = "#12"\ntitle = "First"\nbody = "{WORDS}"\n'
+WITHIN_S = 60.0
+
+
+def until(what: str, is_so: Callable[[], bool]) -> None:
+    """Real processes are awaited: look until it is so, within a bound."""
+    deadline = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def launched() -> Iterator[list[psutil.Process]]:
+    """Drivers that a test has started: none outlives it, nor do their children."""
+    processes: list[psutil.Process] = []
+    yield processes
+    for process in processes:
+        if process.is_running():
+            process.kill()
+
+
+def scaffold(path: Path, scenario: str, **settings: str) -> Home:
+    home = make_home(path, tasks=TASK, scenario=scenario)
+    home.json("--run", "r1", "init-run", "--lane", "micro")
+    home.json("--run", "r1", "add-task", "--all")
+    for key, value in settings.items():
+        home.json("--run", "r1", "set", key, value)
+    return home
+
+
+def driver_log(home: Home) -> list[dict[str, Any]]:
+    return lines(home.store("r1") / "driver.jsonl")
+
+
+def has_ended(home: Home) -> bool:
+    return bool(home.json("--run", "r1", "status")["driver"]["state"] == "exited")
+
+
+def detach(home: Home, launched: list[psutil.Process], *words: str) -> dict[str, Any]:
+    done = home.orchestrator("--run", "r1", "run-headless", "--detach", *words)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    if psutil.pid_exists(told["pid"]):
+        launched.append(psutil.Process(told["pid"]))
+    assert isinstance(told, dict)
+    return told
+
+
+def child_of(home: Home) -> psutil.Process:
+    """The client's process of the model stage under way, as its shim has written it down."""
+    record = home.store("r1") / "stages" / "12" / "implement-attempt1.shim.json"
+    until("the client is started", record.exists)
+    return psutil.Process(json.loads(record.read_text())["child"]["pid"])
+
+
+def test_a_run_is_driven_to_its_end_without_a_word_of_task_or_agent(tmp_path: Path) -> None:
+    home = scaffold(tmp_path, QUICK)
+    done = home.orchestrator("--run", "r1", "run-headless", "--wait")
+    assert done.returncode == 0, done.stderr
+    status = json.loads(done.stdout)
+    assert (status["run_state"], status["terminal"]) == ("completed", True)
+    assert status["events_audit"]["clean"]
+    assert status["events_audit"]["dispatched"] == status["events_audit"]["recorded"]
+    assert status["lane_audit"]["clean"]
+    said = done.stdout + done.stderr + (home.store("r1") / "driver.log").read_text()
+    assert WORDS not in said
+    kinds = [record["type"] for record in driver_log(home)]
+    assert (kinds[0], kinds[1], kinds[-1]) == ("driver_start", "driver_heartbeat", "driver_exit")
+    assert home.call("--run", "r1", "audit").returncode == 0
+    assert "completed" in home.call("--run", "r1", "watch").stdout.splitlines()[-1]
+    # Once more: there is nothing left to do, and nothing is done.
+    before = len([e for e in home.events("r1") if e["type"] == "stage_dispatched"])
+    assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
+    assert before == len([e for e in home.events("r1") if e["type"] == "stage_dispatched"])
+
+
+def test_a_run_with_a_failed_task_ends_with_6(tmp_path: Path) -> None:
+    scenario = QUICK + (
+        '[[call]]\nstage = "implement"\ndo = []\nlast_words = "agents-own-words"\n'
+        'output = { summary = "agents-own-words", files_changed = [], notes = "" }\n'
+    )
+    home = scaffold(tmp_path, scenario, attempts_max="1")
+    done = home.orchestrator("--run", "r1", "run-headless", "--wait")
+    assert done.returncode == 6, done.stderr
+    assert json.loads(done.stdout)["run_state"] == "failed"
+    said = done.stdout + done.stderr + (home.store("r1") / "driver.log").read_text()
+    assert "agents-own-words" not in said
+
+
+def test_a_detached_driver_is_out_of_the_launchers_reach(
+    tmp_path: Path, launched: list[psutil.Process]
+) -> None:
+    home = scaffold(tmp_path, SLOW)
+    told = detach(home, launched)
+    driver = launched[0]
+    assert driver_log(home)[1]["type"] == "driver_heartbeat"
+    assert (os.getsid(driver.pid), os.getpgid(driver.pid)) == (driver.pid, driver.pid)
+    assert driver.ppid() != os.getpid()
+    command = " ".join(driver.cmdline())
+    assert "--run r1 run-headless" in command
+    assert os.readlink(f"/proc/{driver.pid}/fd/0") == "/dev/null"
+    log = str(home.store("r1") / "driver.log")
+    assert [os.readlink(f"/proc/{driver.pid}/fd/{n}") for n in (1, 2)] == [log, log]
+    assert told["log"] == log
+    assert told["monitor"].endswith("--run r1 watch")
+    assert told["stop"].endswith("--run r1 stop --drain")
+    status = home.json("--run", "r1", "status")["driver"]
+    assert (status["state"], status["alive"], status["pid"]) == ("live", True, driver.pid)
+
+    child = child_of(home)
+    before = home.events("r1")
+    second = home.orchestrator("--run", "r1", "run-headless")
+    assert second.returncode == 4
+    assert str(driver.pid) in the_one_line(second)
+    third = home.orchestrator("--run", "r1", "run-headless", "--detach")
+    assert third.returncode == 4
+    assert str(driver.pid) in the_one_line(third)
+    refused = home.call("--run", "r1", "abandon", "#12")
+    assert refused.returncode == 1
+    assert "stop" in the_one_line(refused)
+    assert home.events("r1") == before
+
+    assert home.json("--run", "r1", "stop", "--now")["in_flight"] == ["#12"]
+    until("the driver has ended", lambda: has_ended(home))
+    until("no child is left", lambda: not child.is_running())
+    until("the driver is gone", lambda: not driver.is_running())
+    narration = Path(log).read_text()
+    assert len(re.findall(r" driving ", narration)) == 1
+
+
+def test_a_detached_driver_that_cannot_begin_is_told_with_its_status(
+    tmp_path: Path, launched: list[psutil.Process]
+) -> None:
+    home = make_home(tmp_path, tasks=TASK)
+    home.json("--run", "r1", "init-run")
+    done = home.orchestrator("--run", "r1", "run-headless", "--detach")
+    assert done.returncode == 1
+    assert "has no tasks" in the_one_line(done)
+
+
+def test_a_driver_detached_the_customers_own_way(
+    tmp_path: Path, launched: list[psutil.Process]
+) -> None:
+    home = scaffold(tmp_path, QUICK)
+    store = home.store("r1")
+    words = [sys.executable, "-m", "orchestrator", "--run", "r1", "run-headless", "--wait"]
+    script = (
+        "import os, subprocess, sys\n"
+        "if os.fork(): sys.exit(0)\n"
+        "os.setsid()\n"
+        f"log = open({str(store / 'driver.log')!r}, 'a')\n"
+        f"subprocess.run({words!r}, stdout=log, stderr=log, stdin=subprocess.DEVNULL)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=home.repository,
+        env=home.environment(),
+        check=True,
+        timeout=60,
+    )
+    until("the driver has written", lambda: (store / "driver.jsonl").exists())
+    until("the run has ended", lambda: has_ended(home))
+    assert home.json("--run", "r1", "status")["run_state"] == "completed"
+    start = driver_log(home)[0]
+    assert start["sid"] != os.getsid(0)
+    said = (store / "driver.log").read_text()
+    assert len(re.findall(r" driving ", said)) == 1
+    assert len(re.findall(r" dispatched .*stage=intake", said)) == 1
+    assert WORDS not in said
+
+
+def test_what_a_killed_driver_leaves_is_told_and_can_be_ended(
+    tmp_path: Path, launched: list[psutil.Process]
+) -> None:
+    home = scaffold(tmp_path, SLOW)
+    detach(home, launched)
+    child = child_of(home)
+    launched[0].send_signal(signal.SIGKILL)
+    launched[0].wait(WITHIN_S)
+    status = home.json("--run", "r1", "status")
+    assert status["driver"]["state"] == "dead"
+    assert status["events_audit"]["outstanding"] == 1
+    assert status["events_audit"]["orphaned"] == []  # the child lives on
+    assert child.is_running()
+    assert home.call("--run", "r1", "abandon", "#12").returncode == 1
+
+    assert "ended #12" in home.json("--run", "r1", "stop", "--now")["said"]
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert home.json("--run", "r1", "status")["events_audit"]["orphaned"]
+    assert home.json("--run", "r1", "abandon", "#12")["tasks"][0]["state"] == "rejected"
+
+
+def test_tail_follows_a_task_to_its_end(tmp_path: Path) -> None:
+    home = scaffold(tmp_path, QUICK)
+    tail = subprocess.Popen(
+        [sys.executable, "-m", "orchestrator", "--run", "r1", "tail", "#12", "--follow"],
+        cwd=home.repository,
+        env=home.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
+    said, _ = tail.communicate(timeout=60)
+    assert tail.returncode == 0
+    stages = re.findall(r"^--- (\w+)-attempt1$", said, re.MULTILINE)
+    assert stages[-1] == "review"
+    assert "= success" in said
