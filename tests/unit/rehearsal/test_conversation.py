@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import time
 
 import pytest
 
@@ -92,6 +93,16 @@ def test_killed_at_once_a_session_is_not_there_yet_and_a_little_later_it_is(agen
     assert agent.transcript(SESSION) is not None
     agent.scenario.write_text("")
     assert agent.play(asks(), "--resume", SESSION).status == 0
+
+
+def test_a_session_is_written_down_a_while_after_the_init_line(agent: Agent) -> None:
+    agent.scenario.write_text("transcript_after_s = 0.25")
+    with agent.start(asks(), "--session-id", SESSION) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        begun = time.monotonic()
+        child.stdout.readline()
+        assert time.monotonic() - begun > 0.2
 
 
 def test_a_limit_on_money_or_turns_ends_the_call(agent: Agent) -> None:

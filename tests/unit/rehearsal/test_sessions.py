@@ -34,12 +34,12 @@ def test_a_session_remembers_what_it_was_charged(tmp_path: Path) -> None:
 
 def test_a_session_of_another_directory_is_copied_here(tmp_path: Path) -> None:
     config = str(tmp_path)
-    Session(SESSION, transcript_path(config, "/there", SESSION)).append({"type": "user"})
-    found = find(config, "/here", SESSION)
-    assert found == transcript_path(config, "/there", SESSION)
-    here = transcript_path(config, "/here", SESSION)
+    Session(SESSION, transcript_path(config, "/a", SESSION)).append({"type": "user"})
+    found = find(config, "/b", SESSION)
+    assert found == transcript_path(config, "/a", SESSION)
+    here = transcript_path(config, "/b", SESSION)
     Session.resumed(found, here, SESSION)
-    assert find(config, "/here", SESSION) == here
+    assert find(config, "/b", SESSION) == here
 
 
 def test_starts_are_counted_per_key_and_directory(tmp_path: Path) -> None:
