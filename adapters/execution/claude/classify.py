@@ -146,8 +146,6 @@ def _by_startup(ended: Ended, result: Result) -> Means | None:
 
 def _by_limit(ended: Ended, result: Result) -> Means | None:
     """A rejected window, or the client's words for one.  Nothing else waits for a reset."""
-    if result.api_error_status not in (0, 429):
-        return None
     rejected = any(window.status == "rejected" for window in ended.seen.windows.values())
     is_limit = (
         result.api_error == "usage_limit_reached"

@@ -83,6 +83,7 @@ def test_limit_quoted_by_the_model_is_no_limit() -> None:
         ("You\u2019ve hit your session limit · resets 3:45pm", C.LIMIT),
         ("You're out of extra usage · resets 5pm", C.LIMIT),
         ("You've hit your Opus limit", C.LIMIT),
+        ("You're out of usage credits · resets 5pm (UTC)", C.LIMIT),
         ("You've hit your monthly spend limit · raise it at claude.ai", C.BILLING),
         ("You're out of usage credits", C.BILLING),
         ("Your org is out of usage · contact your admin", C.BILLING),
