@@ -4,13 +4,9 @@ With wiring.py, the only module that names adapters for them.  Imports are as la
 be, because pydantic alone costs more than a whole command may.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from orchestrator.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
     from adapters.workspace.repository import Inspection
@@ -47,16 +43,6 @@ def inspect_repository(project: "Project") -> "Inspection":
     from adapters.workspace.repository import inspect_repository as inspect
 
     return inspect(project.root, base=project.git.base, branch_prefix=project.git.branch_prefix)
-
-
-def require_agent(project: "Project") -> None:
-    """Raises EnvironmentFault where the project's client cannot be found."""
-    program = project.agent.command[0]
-    if shutil.which(program, path=os.environ.get("PATH")) is None:
-        raise EnvironmentFault(
-            f"there is no program {program}: install the client, put it on PATH, or set command in"
-            f" [agent] of the project file and make a new run; `orchestrator doctor` tells more"
-        )
 
 
 async def tasks_at_work(run: "LiveRun", store: "RunStore") -> "frozenset[TaskId]":

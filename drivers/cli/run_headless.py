@@ -5,7 +5,6 @@ import sys
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
-from drivers.wiring_cli import require_agent
 from orchestrator.journal.store import RunStore
 
 HELP = """Drive the run to its end: one claude child per ready stage, several at once.  The same
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
     store = ctx.store()
-    require_agent(ctx.project_of(store))
     if args.detach:
         return _detach(args, ctx, store)
     from drivers.cli import failure

@@ -77,7 +77,7 @@ def test_every_command_says_where_the_store_is_and_what_it_found(home: Home) -> 
     states = {task["task_id"]: task["state"] for task in status["tasks"]}
     assert states == {"#12": "ready", "B": "waiting", "C": "waiting"}
     assert status["driver"]["state"] == "none"
-    assert home.call("--run", "r1", "status", "--text").stdout.startswith("run      r1")
+    assert home.call("--run", "r1", "status", "--text").stdout.startswith("run r1: created")
 
 
 def test_looking_changes_nothing(home: Home) -> None:
@@ -137,18 +137,21 @@ def test_an_output_that_takes_nothing_is_told(home: Home) -> None:
 
 
 def test_ctrl_c_while_watching_ends_it_by_its_signal(home: Home) -> None:
-    watching = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "orchestrator", "--run", "r1", "watch"],
         cwd=home.repository,
         env=home.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert watching.stdout is not None
-    assert "#12" in watching.stdout.readline()
-    watching.send_signal(signal.SIGINT)
-    _, stderr = watching.communicate(timeout=60)
+    ) as watching:
+        try:
+            assert watching.stdout is not None
+            assert "run created" in watching.stdout.readline()
+            watching.send_signal(signal.SIGINT)
+            _, stderr = watching.communicate(timeout=60)
+        finally:
+            watching.kill()
     assert watching.returncode == -signal.SIGINT
     assert "Traceback" not in stderr
 
@@ -358,7 +361,7 @@ def test_no_client_is_status_5_before_anything_starts(own: Home) -> None:
     own.json("--run", "r1", "add-task", "--all")
     before = own.events("r1")
     for more in ((), ("--detach",)):
-        done = own.call("--run", "r1", "run-headless", *more)
+        done = own.orchestrator("--run", "r1", "run-headless", *more)
         assert done.returncode == 5
         assert "no-such-claude" in the_one_line(done)
     assert own.events("r1") == before
