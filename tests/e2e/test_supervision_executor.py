@@ -180,10 +180,9 @@ async def test_with_hardly_a_descriptor_left_nothing_runs_unseen(
     executor = bench.executor()
     await executor.prepare(work)
     ending = None
-    with _few_descriptors(spare):
-        # Where not even stopping is possible, it is not said to have ended.
-        with contextlib.suppress(OSError):
-            ending = await executor.run(work, lambda _: None)
+    # Where not even stopping is possible, it is not said to have ended.
+    with _few_descriptors(spare), contextlib.suppress(OSError):
+        ending = await executor.run(work, lambda _: None)
     if ending is not None:
         assert ending.cause in (None, Cause.CRASH)
         assert (bench.stem(work).is_locked(), bench.tagged(work)) == (False, [])
