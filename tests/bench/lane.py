@@ -12,6 +12,7 @@ from pathlib import Path
 
 import trio
 
+from adapters.host.local import LocalHost
 from drivers.headless.outside import Invocation, Outside
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.events import Entry, KnownEvent, RunCreated, TaskAdded
@@ -32,7 +33,6 @@ from orchestrator.journal.live import LiveRun
 from orchestrator.journal.projections import project
 from orchestrator.journal.store import RunRoot, RunStore
 from orchestrator.ports.execution import Observe, Seen, SeenNothing
-from adapters.host.local import LocalHost
 
 CONCURRENT = 4
 
