@@ -231,3 +231,43 @@ def test_tail_follows_a_task_to_its_end(tmp_path: Path) -> None:
     stages = re.findall(r"^--- (\w+)-attempt1$", said, re.MULTILINE)
     assert stages[-1] == "review"
     assert "= success" in said
+
+
+def test_a_task_is_stepped_by_hand(tmp_path: Path) -> None:
+    home = scaffold(tmp_path, QUICK)
+    item = home.json("--run", "r1", "next", "--task", "#12")
+    assert (item["stage"], item["attempt"], item["lane"]) == (
+        "implement",
+        1,
+        "interactive:claude",
+    )
+    assert WORDS in item["prompt"]
+    taken = home.call("--run", "r1", "next", "--task", "#12")
+    assert taken.returncode == 1
+    assert item["id"] in the_one_line(taken)
+
+    (Path(item["cwd"]) / "done.txt").write_text("done\n")
+    result = {
+        "work_item_id": item["id"],
+        "content_hash": item["content_hash"],
+        "run_id": "r1",
+        "task_id": "#12",
+        "stage": "implement",
+        "attempt": 1,
+        "status": "success",
+        "structured_output": {"summary": "s", "files_changed": ["done.txt"], "notes": ""},
+    }
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps({**result, "content_hash": "0" * 64}))
+    stale = home.call("--run", "r1", "record", "--result", str(path))
+    assert (stale.returncode, json.loads(stale.stdout)["recorded"]) == (1, False)
+    path.write_text(json.dumps(result))
+    recorded = home.json("--run", "r1", "record", "--result", str(path))
+    assert (recorded["ok"], recorded["recorded"], recorded["outcome"]) == (True, True, "advanced")
+
+    review = home.json("--run", "r1", "next", "--task", "#12")
+    assert review["stage"] == "review"
+    again = home.json("--run", "r1", "next", "--task", "#12", "--resume")
+    assert again["id"] != review["id"]
+    audit = home.json("--run", "r1", "status")["events_audit"]
+    assert (audit["superseded"], audit["outstanding"], audit["results_rejected"]) == (1, 1, 1)
