@@ -8,8 +8,9 @@ from types import FrameType
 from typing import NoReturn
 
 from adapters.execution.rehearsal import faults, wire
-from adapters.execution.rehearsal.conversation import Conversation, Ended, full_model_name
+from adapters.execution.rehearsal.conversation import Conversation, Ended
 from adapters.execution.rehearsal.options import Options, Refusal, is_uuid, parse
+from adapters.execution.rehearsal.prices import full_model_name
 from adapters.execution.rehearsal.scenario import Scenario, ScenarioError, Who, load, who_asks
 from adapters.execution.rehearsal.sessions import (
     Session,

@@ -11,19 +11,14 @@ from typing import Any, NoReturn
 
 from adapters.execution.rehearsal import faults, wire
 from adapters.execution.rehearsal.options import Options
+from adapters.execution.rehearsal.prices import TURN_TOKENS, price, share, total
 from adapters.execution.rehearsal.scenario import Account, Call, Step
 from adapters.execution.rehearsal.schema import misfit, smallest
 from adapters.execution.rehearsal.sessions import Session, Usage, add
 from adapters.execution.rehearsal.tools import ToolResult, Tools
 from adapters.execution.rehearsal.wire import Stream
 
-TURN_TOKENS = Usage(12, 42, 5000, 1000)
 OUTPUT_TRIES_MAX = 5
-_PRICES_PER_MTOK = {
-    "opus": (5.0, 25.0, 0.5, 6.25),
-    "sonnet": (3.0, 15.0, 0.3, 3.75),
-    "haiku": (1.0, 5.0, 0.1, 1.25),
-}
 _REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it"
     " was a file edit, the new_string was NOT written to the file). STOP what you are doing and"
@@ -122,8 +117,8 @@ class Conversation:
         self.pause(self.call.duration_s / self._turns_planned)
         self.turns += 1
         tokens = self.call.tokens
-        usage = TURN_TOKENS if tokens is None else _share(tokens, self._turns_planned, self.turns)
-        usage = usage._replace(cost_usd=_price(self.stream.model, usage))
+        usage = TURN_TOKENS if tokens is None else share(tokens, self._turns_planned, self.turns)
+        usage = usage._replace(cost_usd=price(self.stream.model, usage))
         self.charge(usage)
         message_id = self.stream.next_message()
         self.session.append(
@@ -261,7 +256,7 @@ class Conversation:
         """The result line, unless a fault sees to the end in its own way."""
         record = wire.result(
             self.session.id,
-            own=_total(self.own),
+            own=total(self.own),
             total=self.session.total,
             since_result=self.session.since_result,
             turns=self.turns,
@@ -324,7 +319,7 @@ class Conversation:
 
     def _over_budget(self) -> bool:
         limit = self.options.max_budget_usd
-        return limit is not None and _total(self.own).cost_usd > limit
+        return limit is not None and total(self.own).cost_usd > limit
 
     def _report_windows(self) -> None:
         if self.account is None:
@@ -356,37 +351,6 @@ class Conversation:
     def pause(self, seconds: float) -> None:
         if seconds > 0:
             time.sleep(seconds)
-
-
-def full_model_name(model: str) -> str:
-    return {
-        "opus": "claude-opus-4-6",
-        "sonnet": "claude-sonnet-4-6",
-        "haiku": "claude-haiku-4-5",
-    }.get(model, model)
-
-
-def _price(model: str, usage: Usage) -> float:
-    family = next((name for name in _PRICES_PER_MTOK if name in model), "sonnet")
-    prices = _PRICES_PER_MTOK[family]
-    return sum(tokens * price for tokens, price in zip(usage[:4], prices, strict=True)) / 1e6
-
-
-def _share(tokens: Usage, turns: int, turn: int) -> Usage:
-    """An even part, with what does not divide going to the last planned turn; then nothing."""
-    if turn > turns:
-        return Usage()
-    parts = [int(value) // turns for value in tokens[:4]]
-    if turn == turns:
-        parts = [int(v) - p * (turns - 1) for v, p in zip(tokens[:4], parts, strict=True)]
-    return Usage(*parts)
-
-
-def _total(spent: dict[str, Usage]) -> Usage:
-    total = Usage()
-    for usage in spent.values():
-        total = total.plus(usage)
-    return total
 
 
 def _structured_result(wrong: str | None) -> ToolResult:

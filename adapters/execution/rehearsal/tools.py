@@ -7,7 +7,6 @@ group leaves it running.
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import Mapping
 from typing import IO, Any, NamedTuple
 
@@ -83,6 +82,8 @@ class Tools:
                 os.waitpid(self._running, 0)
 
     def _bash(self, command: str) -> ToolResult:
+        import subprocess  # here: a call that runs nothing starts without it
+
         # Output goes to a file: a grandchild that keeps it open holds nobody up.
         with _nameless_file(self._env.get("TMPDIR", "/tmp")) as output:
             child = subprocess.Popen(
