@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,6 @@ import trio
 from trio.testing import MockClock
 
 from drivers.headless.heartbeat import (
-    HEARTBEAT_S,
-    PROMISE_S,
     DriverLog,
     DriverState,
     Heart,
@@ -82,7 +81,7 @@ def test_a_start_is_followed_by_a_beat_at_once(tmp_path: Path) -> None:
         "limited_by": "tasks",
         "dispatchable": 0,
         "in_flight": ["A", "B"],
-        "next_heartbeat_within_s": PROMISE_S,
+        "next_heartbeat_within_s": 60.0,
     }
 
 
@@ -116,6 +115,22 @@ def test_a_line_that_a_kill_tore_is_left_alone_and_not_continued(tmp_path: Path)
     ]
 
 
+def test_after_a_short_write_it_begins_on_a_new_line(tmp_path: Path) -> None:
+    driver = Driver(tmp_path / "driver.jsonl")
+    driver.start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (driver.path.stat().st_size + 9, hard))
+    try:
+        driver.heart.stop("the disk is full")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(driver.faults) == 1
+    driver.heart.stop("done")
+    *_, torn, end = driver.path.read_bytes().splitlines()
+    assert len(torn) == 9
+    assert json.loads(end)["reason"] == "done"
+
+
 def test_only_a_change_of_state_is_worth_a_beat_of_its_own(tmp_path: Path) -> None:
     driver = Driver(tmp_path / "driver.jsonl")
     driver.start()
@@ -141,7 +156,7 @@ async def test_it_beats_by_itself_twice_within_what_it_promises(
 ) -> None:
     driver = Driver(tmp_path / "driver.jsonl")
     driver.start()
-    with trio.move_on_after(PROMISE_S + HEARTBEAT_S / 2):
+    with trio.move_on_after(75):
         await driver.heart.run()
     assert [r.get("tick") for r in records(driver.path)] == [None, 1, 2, 3]
 

@@ -7,6 +7,7 @@ from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.events import RunFinalized, RunPaused, SettingsChanged
 from orchestrator.core.model import RunStatus, TaskId, TaskStatus
 from orchestrator.core.settings import Settings
+from orchestrator.core.slug import slug_of
 from tests.unit.cli.runs import added, dispatched, failing, run_of, then
 
 
@@ -71,6 +72,12 @@ def test_slugs_do_not_collide() -> None:
     state = run_of()
     then(state, steer.add_tasks(state, [new("#12"), new("12"), new("a/b"), new("A B")]))
     assert list(state.slugs) == ["12", "12-2", "a-b", "A-B-2"]
+
+
+def test_a_slug_is_not_what_a_requeued_task_would_be_called() -> None:
+    assert slug_of("T1-r2", ()) != "T1-r2"
+    assert slug_of("../..", ()) == "task"
+    assert len(slug_of("x" * 500, ())) <= 60
 
 
 def test_settings_are_typed_and_named() -> None:
