@@ -8,7 +8,7 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from adapters.workspace.invoke import Git, Running
+from adapters.workspace.invoke import Git, GitFault, Running
 from adapters.workspace.repository import Repository
 from orchestrator.core.errors import EnvironmentFault
 
@@ -41,10 +41,12 @@ class Worktree(NamedTuple):
 def find(repository: Repository, path: str) -> Worktree | None:
     """The registered worktree at ``path``.  Its ``.git`` file is put back if it is missing."""
     pointer = os.path.join(path, ".git")
+    if os.path.islink(path) or not os.path.isdir(path):
+        return None
     admin = _pointed_at(pointer)
     if admin is None or not _belongs(repository, admin, pointer):
         admin = _registered(repository, pointer)
-    if admin is None or os.path.islink(path) or not os.path.isdir(path):
+    if admin is None:
         return None
     if not os.path.lexists(pointer):
         with open(pointer, "x", encoding="utf-8", errors="surrogateescape") as file:
@@ -71,8 +73,13 @@ def add(repository: Repository, path: str, commit: str) -> Worktree:
     with open(_marker(repository, path), "w", encoding="utf-8") as file:
         file.write(path)
     with repository.locked():
-        _forget(repository, path)  # of one whose directory was deleted by hand
-        repository.git("worktree", "add", "--no-checkout", "--detach", path, commit)
+        args = ("worktree", "add", "--no-checkout", "--detach", path, commit)
+        answer = repository.git.ask(*args)
+        if answer.status:
+            if _forget(repository, path):  # its directory was deleted by hand
+                answer = repository.git.ask(*args)
+            if answer.status:
+                raise GitFault("worktree add", repository.root, answer.status, answer.stderr)
     worktree = get(repository, path)
     worktree.git()("reset", "--hard", "--quiet", commit)
     return worktree
@@ -103,12 +110,15 @@ def discard(repository: Repository, path: str) -> None:
     finish(repository, path)
 
 
-def _forget(repository: Repository, path: str) -> None:
+def _forget(repository: Repository, path: str) -> bool:
+    """Take a worktree that is gone off the repository's list; False: it was not on it."""
     import shutil
 
-    admin = _registered(repository, os.path.join(path, ".git"))
-    if admin is not None and not os.path.lexists(os.path.join(path, ".git")):
+    pointer = os.path.join(path, ".git")
+    admin = None if os.path.lexists(pointer) else _registered(repository, pointer)
+    if admin is not None:
         shutil.rmtree(admin)
+    return admin is not None
 
 
 def _marker(repository: Repository, path: str) -> str:
