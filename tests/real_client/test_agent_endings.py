@@ -90,15 +90,9 @@ def test_what_the_provider_refuses_is_a_success_that_is_an_error(
     assert run.result["terminal_reason"] == "api_error"
     assert run.result["result"].startswith(words)
     assert run.result["total_cost_usd"] == 0
-
-
-def test_an_overload_is_retried_first(agent: Agent) -> None:
-    run = agent.run(Act(trouble=Trouble.OVERLOADED))
-
     retries = [line for line in run.lines if line.get("subtype") == "api_retry"]
-    assert retries
-    assert {retry["error_status"] for retry in retries} == {529}
-    assert all(retry["retry_delay_ms"] > 0 for retry in retries)
+    assert all(retry["error_status"] == status for retry in retries)
+    assert retries or trouble is not Trouble.OVERLOADED
 
 
 @pytest.mark.parametrize(

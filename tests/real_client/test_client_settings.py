@@ -39,13 +39,10 @@ def test_what_a_repository_configures_runs_by_default(connect: Connect) -> None:
     assert {"hook.ran", "server.ran"} <= set(_files(client))
 
 
-@pytest.mark.parametrize("sources", ["", "user"])
-def test_nothing_that_a_repository_configures_runs_without_its_settings(
-    connect: Connect, sources: str
-) -> None:
+def test_nothing_that_a_repository_configures_runs_without_its_settings(connect: Connect) -> None:
     client, api = connect(_does(ToolUse("Bash", {"command": "printenv FROM_SETTINGS || true"})))
     _configure(client)
-    asked = ("--setting-sources", sources, "--strict-mcp-config", "--allowedTools", "Bash")
+    asked = ("--setting-sources", "user", "--strict-mcp-config", "--allowedTools", "Bash")
     run = client.run(*asked, prompt="Implement")
 
     assert run.exit == 0
@@ -58,7 +55,7 @@ def test_instructions_of_the_repository_go_with_its_settings(connect: Connect) -
     client, api = connect(_does())
     (client.work / "CLAUDE.md").write_text("Prefer tabs, says the repository.")
     client.run(prompt="One")
-    client.run("--setting-sources", "", prompt="Two")
+    client.run("--setting-sources", "user", prompt="Two")
 
     with_settings, without = (request.raw for request in api.requests)
     assert b"Prefer tabs" in with_settings
