@@ -180,6 +180,7 @@ def test_a_test_stage_killed_while_the_base_runs_begins_that_anew(
     assert_no_scratch(repo, worktrees=1)
 
 
+@pytest.mark.slow
 def test_many_intakes_at_once_get_each_their_own(repo: Repo) -> None:
     repo.commit({f"many/{n}.txt": f"{n}\n" for n in range(200)})
     slugs = [f"T{n}" for n in range(8)]
