@@ -36,6 +36,7 @@ class Dispatches:
         self._tidying: trio.Nursery | None = None
         self.preparing: set[TaskId] = set()
         self.out: dict[TaskId, Dispatched] = {}
+        self._pids: dict[TaskId, int] = {}
 
     def open(self, nursery: trio.Nursery, tidying: trio.Nursery) -> None:
         """``tidying`` outlives ``nursery``: what it does is short, and nicer done than not."""
@@ -58,8 +59,12 @@ class Dispatches:
     def unprepared(self, task_id: TaskId) -> None:
         self.preparing.discard(task_id)
 
+    def started(self, task_id: TaskId, pid: int) -> None:
+        self._pids[task_id] = pid
+
     def ended(self, task_id: TaskId) -> None:
         self.out.pop(task_id, None)
+        self._pids.pop(task_id, None)
 
     def attach(self, state: RunState, task_id: TaskId) -> None:
         """Take up a dispatch of an earlier driver."""
@@ -82,7 +87,7 @@ class Dispatches:
         """Who is out: for the narration."""
         state = self._run.state
         return {
-            str(task_id): f"pid {lease.child.pid if lease.child else '?'}, {lease.stage}, "
+            str(task_id): f"pid {self._pids.get(task_id, '?')}, {lease.stage}, "
             f"at most {lease.timeout_s:.0f} s"
             for task_id, lease in state.in_flight.items()
         }

@@ -250,6 +250,7 @@ class RunLoop:
         out = message.out
         match message.observation:
             case Started(shim=shim, child=child):
+                self._dispatches.started(out.task_id, (child or shim).pid)
                 self._notes.append(
                     ChildStarted(
                         task_id=out.task_id, work_item_id=out.work_item_id, shim=shim, child=child

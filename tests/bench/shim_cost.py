@@ -45,7 +45,13 @@ class Program:
         return Deaf()
 
     def conclude(
-        self, work: WorkItem, reader: Reader, exit: ChildExit, stderr_tail: str, *, again: bool
+        self,
+        work: WorkItem,
+        reader: Reader,
+        exit: ChildExit,  # noqa: A002 - the Lane port names it so
+        stderr_tail: str,
+        *,
+        again: bool,
     ) -> Ending | StartAgain:
         return Ending(status=ResultStatus.SUCCESS, exit=exit)
 
