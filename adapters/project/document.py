@@ -94,9 +94,9 @@ def _line_of_second(text: str, key: str) -> int | None:
 
 
 def _as_yaml(text: str) -> yaml.Node | None:
-    """JSON too: but for tabs, and rare characters that leave it without positions, it is YAML."""
+    """JSON too: but for rare characters, which leave it without positions, it is YAML."""
     try:
-        return yaml.compose(text.replace("\t", " "), Loader=_Loader)
+        return yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError:
         return None
 

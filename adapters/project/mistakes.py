@@ -99,13 +99,8 @@ def _keys_at(root: type[BaseModel], where: Where) -> Iterable[str]:
             fields = {field.alias or name: field for name, field in at_hand.model_fields.items()}
             at_hand = _table_type(fields[str(part)].annotation)
         else:
-            at_hand = _table_type(_element_type(at_hand))
+            at_hand = typing.get_args(at_hand)[0]  # of tuple[Table, ...]
     return [field.alias or name for name, field in at_hand.model_fields.items()]
-
-
-def _element_type(annotation: Any) -> Any:
-    """What ``tuple[X, ...]`` or ``dict[str, X]`` holds."""
-    return next(part for part in typing.get_args(annotation) if part not in (str, ...))
 
 
 def _table_type(annotation: Any) -> Any:

@@ -27,6 +27,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ONE = '[[task]]\nid = "T1"\ntitle = "One"\n'
+THREE = '[[task]]\nid = "T3"\ntitle = "Three"\n'
 TWO = '[[task]]\nid = "T2"\ntitle = "Two"\n'
 
 
@@ -39,8 +40,8 @@ TWO = '[[task]]\nid = "T2"\ntitle = "Two"\n'
             ':7: task[2].depends_on names "t1", which is no task of this file; did you mean "T1"?',
         ),
         (
-            ONE + 'depends_on = ["T2"]\n' + TWO + 'depends_on = ["T1"]',
-            ":4: tasks depend on each other in a circle: T1 -> T2 -> T1",
+            f'{ONE}depends_on = ["T2"]\n{TWO}depends_on = ["T3"]\n{THREE}depends_on = ["T1"]',
+            ":4: tasks depend on each other in a circle: T1 -> T2 -> T3 -> T1",
         ),
         (
             ONE + 'depends_on = ["T1"]',

@@ -52,7 +52,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".orchestrator").mkdir()
     (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "implement.md").write_text("Do {task}.\n")
+    (tmp_path / "prompts" / "implement.md").write_text("Do {task} … \n", encoding="utf-8")
     write(tmp_path, WHOLE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -82,7 +82,7 @@ def test_the_whole_of_it_becomes_a_project(repository: Path) -> None:
     assert project.git == GitSettings(base="main")
     assert project.models == {"default": "sonnet"}
     assert project.agent.pass_env == ("PGHOST",)
-    assert project.stage(Stage.IMPLEMENT).prompt == "Do {task}.\n"
+    assert project.stage(Stage.IMPLEMENT).prompt == "Do {task} … \n"
     assert project.stage(Stage.IMPLEMENT).timeout_s == 3600.0
     assert project.stage(Stage.REVIEW).prompt is None
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from adapters.project.file import load_project
+from drivers.cli.init_project import _write_new
 from drivers.cli.main import main
+from orchestrator.core.errors import Refused
 
 
 @pytest.fixture
@@ -59,6 +61,13 @@ def test_init_project_overwrites_nothing(
     assert "exists already: edit it, or move it away first" in capsys.readouterr().err
     assert (repository / ".orchestrator" / "project.toml").read_text() == 'name = "mine"\n'
     assert (repository / "tasks.toml").read_text() == "# mine\n"
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("mine")
+    with pytest.raises(Refused, match="cannot write .*: file exists"):
+        _write_new(tmp_path / "a", "ours")
+    assert (tmp_path / "a").read_text() == "mine"
 
 
 def test_init_project_outside_a_repository(
