@@ -4,6 +4,7 @@ A world makes work items that behave in a known way, and new executors that stan
 driver: an earlier one's run() is cancelled, which is what the death of a driver looks like.
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -80,8 +81,12 @@ class SupervisedWorld:
         (self._bench.root / f"go-{work.dispatch}").touch()
 
     async def kill(self, work: WorkItem) -> None:
-        for pid in self._bench.tagged(work):
-            os.kill(pid, signal.SIGKILL)
+        record = self._bench.stem(work).read_shim()
+        assert record is not None
+        # The shim first: of a child's end alone it would tell.
+        for pid in (record.shim.pid, *self._bench.tagged(work)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         await until_there(lambda: not self._bench.tagged(work))
 
 

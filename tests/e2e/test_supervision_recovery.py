@@ -1,5 +1,6 @@
 """Drivers and shims killed at any moment: what lives is found, what ended is harvested."""
 
+import contextlib
 import os
 import random
 import signal
@@ -293,5 +294,6 @@ async def _leave_dead(bench: Bench, work: WorkItem) -> None:
         record = await _kill_shim(bench.stem(work))
         nursery.cancel_scope.cancel()
     for pid in bench.tagged(work):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a short-lived helper of the child
+            os.kill(pid, signal.SIGKILL)
     await waiting.wait_for_exit(record.child)
