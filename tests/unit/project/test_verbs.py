@@ -65,7 +65,7 @@ def test_init_project_overwrites_nothing(
 
 def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
-    with pytest.raises(Refused, match="cannot write .*: file exists"):
+    with pytest.raises(Refused, match=r"cannot write .*: file exists"):
         _write_new(tmp_path / "a", "ours")
     assert (tmp_path / "a").read_text() == "mine"
 
