@@ -18,7 +18,7 @@ from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
 from drivers.headless.narration import open_narration, secrets_of
 from drivers.headless.outside import Invocation, RunEnd
-from drivers.headless.run_loop import RunLoop
+from drivers.headless.run_loop import RunLoop, finished
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
 from orchestrator.core.state import RunState
 from orchestrator.journal.projections import repair
@@ -59,6 +59,8 @@ async def _drive(
 ) -> RunEnd:
     async with wiring.connected(store) as connected:
         run, outside = connected.run, connected.outside
+        if run.state.finalized is not None:
+            return finished(run.state.finalized)
         _refuse_if_not_whole(run.state)
         wiring.require_programs(run.state.project, os.environ)
         _refuse_foreign_driver(store, outside.host, invocation)
@@ -85,6 +87,7 @@ async def _drive(
                 host=outside.host.identity(),
                 argv=tuple(sys.argv),
                 settings=run.state.settings,
+                start_time=outside.host.this_process().start_time,
             )
         )
         _say_what_an_interrupt_does(audience, run.state)

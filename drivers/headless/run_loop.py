@@ -6,13 +6,13 @@ child and ends none.
 """
 
 import math
-import signal
 from collections.abc import Sequence
 
 import trio
 
+from drivers.headless.closing import Closing
 from drivers.headless.dispatches import Dispatches
-from drivers.headless.heartbeat import DriverState, Pulse
+from drivers.headless.heartbeat import Pulse
 from drivers.headless.messages import (
     Ended,
     Message,
@@ -22,30 +22,34 @@ from drivers.headless.messages import (
     Signalled,
     Unready,
 )
+from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd
+from drivers.headless.pulse import pulse_of
 from orchestrator.core.capacity import Capacity, capacity
 from orchestrator.core.decide import decide, give_up
 from orchestrator.core.errors import ExitStatus, StaleReport
 from orchestrator.core.events import (
-    ChildStarted,
     DriverClaimed,
     Entry,
     KnownEvent,
     ResultRejected,
     RunFinalized,
-    WindowObserved,
 )
 from orchestrator.core.model import RunStatus, TaskId, TaskStatus
 from orchestrator.core.plan import Plan, StartStage, plan
 from orchestrator.core.recover import Seen, leases_to_look_at, recover
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import Decide, LiveRun
-from orchestrator.ports.execution import Started, WindowsSeen
+from orchestrator.ports.execution import ResultSeen, Started
 
 LOOK_AGAIN_S = 30.0
 """Wall-clock moments are looked at again this often: a suspended machine must not oversleep."""
 
 _EXIT_OF_RUN = {RunStatus.FAILED: ExitStatus.TASKS_FAILED}
+
+
+def finished(status: RunStatus) -> RunEnd:
+    return RunEnd(reason=status.value, exit_status=_EXIT_OF_RUN.get(status, ExitStatus.DONE))
 
 
 async def drive_run(
@@ -70,12 +74,11 @@ class RunLoop:
         # Unbounded, because a dispatch sends a handful of messages and the limit bounds those.
         self._send, self._receive = trio.open_memory_channel[Message](math.inf)
         self._dispatches = Dispatches(run, outside, self._send)
-        self._notes: list[ChildStarted | WindowObserved] = []
+        self._notes = Notes()
+        self._untold: list[Entry] = []
         self._due = Plan()
         self._capacity = Capacity(limit=0)
-        self._closing: str = ""
-        self._closing_ends_at = math.inf
-        self._signal: int | None = None
+        self._closing = Closing()
         self._children_told_to_stop = False
 
     @property
@@ -90,6 +93,7 @@ class RunLoop:
                 nursery.start_soon(self._listen_to_signals, signals)
             await self._recover()
             end = await self._work()
+            await self._tell()
             nursery.cancel_scope.cancel()
         return end
 
@@ -105,15 +109,23 @@ class RunLoop:
                 return end
             for start in self._due.starts:
                 self._dispatches.prepare(start)
-            self._audience.changed()
+            await self._tell()
             await self._next_messages(self._due.wake_at)
+
+    async def _tell(self) -> None:
+        """Once what is due has been begun: nobody's start waits for a heartbeat or a file."""
+        await trio.lowlevel.checkpoint()
+        for entry in self._untold:
+            self._audience.committed(self.state, entry)
+        self._untold.clear()
+        self._audience.changed()
 
     def _replan(self) -> None:
         now = self._outside.host.now()
         self._capacity = self._capacity_at(now)
         preparing = self._dispatches.preparing
         self._due = plan(self.state, now=now, capacity=self._capacity, preparing=preparing)
-        if self._closing:
+        if self._closing.how:
             self._due = Plan(limited_by="stopping")
 
     def _capacity_at(self, now: float) -> Capacity:
@@ -126,8 +138,8 @@ class RunLoop:
         wait_s = LOOK_AGAIN_S
         if wake_at is not None:
             wait_s = min(wait_s, max(0.0, wake_at - self._outside.host.now()))
-        if self._closing:
-            wait_s = min(wait_s, max(0.0, self._closing_ends_at - trio.current_time()))
+        if self._closing.how:
+            wait_s = min(wait_s, max(0.0, self._closing.ends_at - trio.current_time()))
         with trio.move_on_after(wait_s):
             messages = [await self._receive.receive()]
             while True:
@@ -150,7 +162,7 @@ class RunLoop:
                     case Unready():
                         await self._give_up(message)
                     case Observed():
-                        self._note(message)
+                        self._observe(message)
                     case Ended(report=report) if report.ending.cause is None:
                         succeeded.append(message)
                     case Ended():
@@ -158,7 +170,7 @@ class RunLoop:
                     case OthersAppended():
                         await self._run.refresh()
                     case Signalled(number):
-                        self._close(number)
+                        self._signalled(number)
             if succeeded:
                 await self._record(succeeded)
             if ready:
@@ -170,12 +182,12 @@ class RunLoop:
         """Make intents durable, all in one sync, then let their dispatches start."""
 
         def still_due(state: RunState) -> Sequence[KnownEvent]:
-            if self._closing:
+            if self._closing.how:
                 return ()
             preparing = self._dispatches.preparing - {r.errand.start.task_id for r in ready}
             now = self._outside.host.now()
             due = plan(state, now=now, capacity=self._capacity_at(now), preparing=preparing)
-            return [*self._live_notes(state), *_granted(ready, due.starts)]
+            return [*self._notes.live(state), *_granted(ready, due.starts)]
 
         entries = await self._commit(still_due)
         granted = {getattr(entry.event, "work_item_id", None) for entry in entries}
@@ -188,7 +200,7 @@ class RunLoop:
         """Several only where each touches its own task alone, as a success does: one sync."""
 
         def judged(state: RunState) -> Sequence[KnownEvent]:
-            events = self._live_notes(state)
+            events = self._notes.live(state)
             for each in ended:
                 events += self._judged(state, each)
             return events
@@ -221,55 +233,37 @@ class RunLoop:
     async def _finalize(self, status: RunStatus) -> RunEnd:
         await self._commit(
             lambda state: (
-                [*self._live_notes(state), RunFinalized(state=status)]
+                [*self._notes.live(state), RunFinalized(state=status)]
                 if plan(state, now=self._outside.host.now(), capacity=self._capacity).finalize
                 else ()
             )
         )
         if self.state.finalized is None:
             return await self._work()
-        exit_status = _EXIT_OF_RUN.get(status, ExitStatus.DONE)
-        return RunEnd(reason=status.value, exit_status=exit_status)
+        return finished(status)
 
     async def _write_notes(self) -> None:
         if self._notes:
             with trio.CancelScope(shield=True):
-                await self._commit(self._live_notes)
+                await self._commit(self._notes.live)
 
     async def _commit(self, decide_now: Decide) -> tuple[Entry, ...]:
         entries = await self._run.commit(decide_now, now=self._outside.host.now())
         if entries:
             self._notes.clear()
-        for entry in entries:
-            self._audience.committed(self.state, entry)
+        self._untold += entries
         return entries
 
-    # -- what is only noted, and goes out with the next commit ----------------------------------
-
-    def _note(self, message: Observed) -> None:
-        out = message.out
+    def _observe(self, message: Observed) -> None:
+        self._notes.take(message, self.state)
         match message.observation:
             case Started(shim=shim, child=child):
-                self._dispatches.started(out.task_id, (child or shim).pid)
-                self._notes.append(
-                    ChildStarted(
-                        task_id=out.task_id, work_item_id=out.work_item_id, shim=shim, child=child
-                    )
-                )
-            case WindowsSeen(windows=windows):
-                if any(self.state.windows.get(w.name) != w for w in windows):
-                    self._notes.append(WindowObserved(windows=windows))
-            case _:
+                self._dispatches.started(message.out.task_id, (child or shim).pid)
+            case ResultSeen():
+                out = message.out
                 self._audience.say("result seen", task=out.task_id, stage=out.stage)
-
-    def _live_notes(self, state: RunState) -> list[KnownEvent]:
-        """A note about a dispatch that is not out any more would break the fold: left out."""
-        live = {lease.work_item_id for lease in state.in_flight.values()}
-        return [
-            note
-            for note in self._notes
-            if isinstance(note, WindowObserved) or note.work_item_id in live
-        ]
+            case _:
+                pass
 
     # -- the beginning and the end -----------------------------------------------------------------
 
@@ -301,19 +295,17 @@ class RunLoop:
     async def _ending(self) -> RunEnd | None:
         """The end, where nothing more is to be waited for."""
         is_busy = bool(self._dispatches.out or self._dispatches.preparing)
-        if self._signal in {signal.SIGTERM, signal.SIGHUP}:
-            return self._signal_end(self._signal)
-        stop_now = self.state.stop_requested == "now" or self._closing == "now"
+        stop_now = self.state.stop_requested == "now" or self._closing.how == "now"
         if stop_now and not self._children_told_to_stop:
             self._children_told_to_stop = True
             self._dispatches.stop_all(self.state)
-        if self._closing:
-            timed_out = trio.current_time() >= self._closing_ends_at
-            if not is_busy or timed_out:
-                return self._signal_end(self._signal or signal.SIGINT)
-            return None
+        end = self._closing.end(is_busy=is_busy)
+        if end is not None or self._closing.how:
+            return end
         if self._due.starts or is_busy:
             return None
+        if self.state.finalized is not None:
+            return finished(self.state.finalized)
         if self._due.stalled:
             return RunEnd(reason=self._why_stalled(), exit_status=ExitStatus.STOPPED)
         if not self._invocation.wait and self._due.wake_at is not None:
@@ -337,27 +329,10 @@ class RunLoop:
             case other:
                 return other
 
-    def _signal_end(self, number: int) -> RunEnd:
-        return RunEnd(
-            reason=f"signal {signal.Signals(number).name}", exit_status=128 + number, signal=number
-        )
-
-    def _close(self, number: int) -> None:
-        """The first Ctrl-C waits a while for results; the second ends the children."""
-        self._signal = number
-        if number != signal.SIGINT:
-            return
-        if not self._closing:
-            self._closing = "drain"
-            self._closing_ends_at = trio.current_time() + self.state.settings.drain_s
-            self._audience.say(
-                "interrupted", waits_s=self.state.settings.drain_s, **self._dispatches.alive()
-            )
-        elif self._closing == "drain":
-            self._closing = "now"
-            settings = self.state.settings
-            ladder_s = settings.interrupt_wait_s + settings.terminate_wait_s
-            self._closing_ends_at = trio.current_time() + 2 * ladder_s + 5.0
+    def _signalled(self, number: int) -> None:
+        self._closing.signalled(number, self.state.settings)
+        if self._closing.how:
+            self._audience.say("interrupted", how=self._closing.how, **self._dispatches.alive())
 
     async def _listen_to_others(self) -> None:
         while True:
@@ -368,30 +343,9 @@ class RunLoop:
         async for number in signals:
             await self._send.send(Signalled(number))
 
-    # -- what the heartbeat says -----------------------------------------------------------------
-
     def pulse(self) -> Pulse:
-        counts = self.state.counts
-        waits_for_capacity = self._capacity.limit == 0
-        if self._dispatches.preparing:
-            doing = DriverState.DISPATCHING
-        elif self.state.in_flight:
-            doing = DriverState.WAITING_ON_CHILDREN
-        elif waits_for_capacity:
-            doing = DriverState.WAITING_ON_CAPACITY
-        elif self._due.wake_at is not None:
-            doing = DriverState.WAITING_ON_COOLDOWN
-        else:
-            doing = DriverState.DISPATCHING
-        return Pulse(
-            state=doing,
-            dispatch_limit=self._capacity.limit,
-            limited_by=self._due.limited_by,
-            dispatchable=counts.get(TaskStatus.READY, 0),
-            in_flight=tuple(self.state.in_flight),
-            util=self._capacity.utilization,
-            reason=self.state.cooldown_reason if self._due.limited_by == "cooldown" else None,
-            wait_until=self._due.wake_at if not self.state.in_flight else None,
+        return pulse_of(
+            self.state, self._due, self._capacity, is_preparing=bool(self._dispatches.preparing)
         )
 
 

@@ -26,15 +26,14 @@ from orchestrator.core.transitions import (
 
 def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> None:
     task = task_of(state, event.task_id)
-    require(task.lease is None, f"task {task.id} is dispatched while {task.id} is leased")
-    require(not task.unmet, f"task {task.id} starts before {sorted(task.unmet)}")
+    require(task.lease is None, "a task is dispatched while it is leased")
+    require(not task.unmet, "a task starts before what it depends on is completed")
     require(
-        (event.stage, event.attempt) == (task.stage, task.attempt),
-        f"task {task.id} is at {task.stage} attempt {task.attempt}, "
-        f"not at {event.stage} attempt {event.attempt}",
+        event.stage is task.stage and event.attempt == task.attempt,
+        "a stage or an attempt is dispatched that is not the task's present one",
     )
     key = (event.stage, event.attempt)
-    require(event.dispatch == task.dispatches.get(key, 0) + 1, f"dispatch {event.work_item_id}")
+    require(event.dispatch == task.dispatches.get(key, 0) + 1, "a dispatch is out of order")
     lease = Lease(
         task_id=task.id,
         work_item_id=event.work_item_id,
@@ -142,7 +141,7 @@ def _complete(state: RunState, task: TaskState) -> None:
 
 def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> None:
     task = task_of(state, event.task_id)
-    require(task.lease is None, f"task {task.id} is retried while it runs")
+    require(task.lease is None, "a task is retried while it runs")
     moved = event.stage is not task.stage or event.attempt != task.attempt
     task.stage, task.attempt = event.stage, event.attempt
     task.attempts[event.stage] = event.attempt

@@ -18,8 +18,8 @@ from orchestrator.core.transitions import end_lease, make_ready_if_met, require,
 
 
 def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
-    require(event.task_id not in state.tasks, f"task {event.task_id} is added twice")
-    require(event.slug not in state.slugs, f"slug {event.slug} is taken")
+    require(event.task_id not in state.tasks, "a task is added twice")
+    require(event.slug not in state.slugs, "a slug is given twice")
     pipeline = event.pipeline or state.settings.pipeline
     task = TaskState(
         id=event.task_id,
@@ -85,8 +85,8 @@ def task_abandoned(state: RunState, event: TaskAbandoned, entry: Entry) -> None:
 
 def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
     task = task_of(state, event.task_id)
-    require(task.lease is None, f"task {task.id} is requeued while it runs")
-    require(event.round == task.round + 1, f"task {task.id}: round {event.round}")
+    require(task.lease is None, "a task is requeued while it runs")
+    require(event.round == task.round + 1, "a round is left out")
     fresh = TaskState(
         id=task.id,
         slug=task.slug,

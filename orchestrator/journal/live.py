@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from orchestrator.core.errors import EnvironmentFault, JournalDamaged
 from orchestrator.core.events import Entry, KnownEvent
-from orchestrator.core.fold import fold
+from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.state import RunState
 from orchestrator.ports.journal import Committed, Conflict, Journal
 
@@ -27,8 +27,9 @@ class LiveRun:
     async def open(cls, journal: Journal) -> "LiveRun":
         state: RunState | None = None
         while entries := await journal.read_new():
-            for entry in entries:
-                state = fold(state, entry)
+            with undisturbed():
+                for entry in entries:
+                    state = fold(state, entry)
         if state is None:
             raise JournalDamaged("the run's journal is empty: make the run anew with init-run")
         return cls(journal, state)

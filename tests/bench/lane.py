@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import trio
 
 from adapters.host.local import LocalHost
+from drivers.headless.derived import Derived
 from drivers.headless.outside import Invocation, Outside
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.events import Entry, KnownEvent, RunCreated, TaskAdded
@@ -30,7 +30,6 @@ from orchestrator.core.state import Lease, RunState
 from orchestrator.journal.disk import FileDisk
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
-from orchestrator.journal.projections import project
 from orchestrator.journal.store import RunRoot, RunStore
 from orchestrator.ports.execution import Observe, Seen, SeenNothing
 
@@ -119,14 +118,14 @@ class CountingDisk(FileDisk):
 class Unheard:
     """Projections are written; nobody is told anything."""
 
-    def __init__(self, store: RunStore) -> None:
-        self._project = partial(project, store)
+    def __init__(self, store: RunStore, journal: FileJournal) -> None:
+        self._derived = Derived(store, journal)
 
     def changed(self) -> None:
         return
 
     def committed(self, state: RunState, entry: Entry) -> None:
-        self._project(state, entry)
+        self._derived.committed(state, entry)
 
     def say(self, event: str, **values: object) -> None:
         return
@@ -164,7 +163,8 @@ def drive(root: Path, tasks: Sequence[KnownEvent], *, spawn: bool = False) -> Me
 
 async def _drive(store: RunStore, tasks: Sequence[KnownEvent], executor: NoOp) -> Measured:
     disk = CountingDisk(store.events_path)
-    run = await LiveRun.open(FileJournal(disk, store.run_id))
+    journal = FileJournal(disk, store.run_id)
+    run = await LiveRun.open(journal)
     await run.commit(lambda _: tasks, now=time.time())
     sessions = iter(range(10**9))
     outside = Outside(
@@ -174,7 +174,7 @@ async def _drive(store: RunStore, tasks: Sequence[KnownEvent], executor: NoOp) -
         run_dir=str(store.path),
         new_session=lambda: SessionId(f"s{next(sessions)}"),
     )
-    loop = RunLoop(run, outside, Invocation(wait=True), Unheard(store))
+    loop = RunLoop(run, outside, Invocation(wait=True), Unheard(store, journal))
     wall, cpu = time.perf_counter(), time.process_time()
     end = await loop.drive(None)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

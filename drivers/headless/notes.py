@@ -1,0 +1,46 @@
+"""What is worth an event but not a sync of its own: it goes out with the next commit.
+
+Invariant: nothing depends on a note. Recovery finds children by their files, and
+windows are told again by the next stream.
+"""
+
+from collections.abc import Collection
+
+from drivers.headless.messages import Observed
+from orchestrator.core.events import ChildStarted, KnownEvent, WindowObserved
+from orchestrator.core.state import RunState
+from orchestrator.ports.execution import Started, WindowsSeen
+
+
+class Notes:
+    def __init__(self) -> None:
+        self._notes: list[ChildStarted | WindowObserved] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._notes)
+
+    def take(self, message: Observed, state: RunState) -> None:
+        out = message.out
+        match message.observation:
+            case Started(shim=shim, child=child):
+                started = ChildStarted(
+                    task_id=out.task_id, work_item_id=out.work_item_id, shim=shim, child=child
+                )
+                self._notes.append(started)
+            case WindowsSeen(windows=windows):
+                if any(state.windows.get(window.name) != window for window in windows):
+                    self._notes.append(WindowObserved(windows=windows))
+            case _:
+                pass
+
+    def live(self, state: RunState) -> list[KnownEvent]:
+        """A note about a dispatch that is not out any more would break the fold: left out."""
+        live: Collection[str] = {lease.work_item_id for lease in state.in_flight.values()}
+        return [
+            note
+            for note in self._notes
+            if isinstance(note, WindowObserved) or note.work_item_id in live
+        ]
+
+    def clear(self) -> None:
+        self._notes.clear()
