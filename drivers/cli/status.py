@@ -37,7 +37,7 @@ def look(store: RunStore, state: RunState, now: float) -> Status:
 
 
 def show(ctx: Context, status: Status) -> None:
-    ctx.result(status, text_of(ctx, status))
+    ctx.result(status, "" if ctx.wants_json else text_of(ctx, status))
 
 
 def text_of(ctx: Context, status: Status) -> str:

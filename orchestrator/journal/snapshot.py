@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.core.errors import JournalDamaged
-from orchestrator.core.fold import fold
+from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.model import Record
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import following
@@ -58,7 +58,7 @@ class Snapshots:
 
 def read_state(store: RunStore) -> RunState:
     """The state now, by way of the snapshot where there is a good one.  Writes nothing."""
-    with following(store.events_path) as follower:
+    with following(store.events_path) as follower, undisturbed():
         state = _from_snapshot(store.snapshot_path, follower)
         while entries := follower.next_batch().entries:
             for entry in entries:

@@ -72,10 +72,10 @@ class NoWorkspace:
 
 @dataclass
 class NoOp:
-    """An executor whose children are nothing, or ``/bin/true`` started directly."""
+    """An executor whose children are nothing, or a command started directly."""
 
     workspace: NoWorkspace
-    spawn: bool = False
+    child: tuple[str, ...] = ()
     ends: dict[TaskId, float] = field(default_factory=dict)
     turnarounds_s: list[float] = field(default_factory=list)
     """From a child's exit to the start of its task's next child."""
@@ -89,8 +89,8 @@ class NoOp:
     async def run(self, work: WorkItem, observe: Observe) -> Ending:
         if work.task_id in self.ends:
             self.turnarounds_s.append(time.perf_counter() - self.ends[work.task_id])
-        if self.spawn:
-            await trio.run_process(["/bin/true"])
+        if self.child:
+            await trio.run_process(self.child)
         else:
             await trio.lowlevel.checkpoint()
         self.ends[work.task_id] = time.perf_counter()
@@ -150,14 +150,14 @@ class Measured:
     turnarounds_s: Sequence[float]
 
 
-def drive(root: Path, tasks: Sequence[KnownEvent], *, spawn: bool = False) -> Measured:
+def drive(root: Path, tasks: Sequence[KnownEvent], *, child: tuple[str, ...] = ()) -> Measured:
     """Make a run in ``root`` and drive it to its end."""
     settings = Settings(max_concurrent=CONCURRENT, keep_worktrees=True)
     first = [RunCreated(settings=settings, project=Project(name="bench", root=str(root)))]
     store = RunRoot(root, pinned=False).create(
-        "bench", f"bench{len(tasks)}{'s' if spawn else ''}", "day", first=first, now=time.time()
+        "bench", f"bench{len(tasks)}{'c' if child else ''}", "day", first=first, now=time.time()
     )
-    executor = NoOp(NoWorkspace(), spawn=spawn)
+    executor = NoOp(NoWorkspace(), child=child)
     return trio.run(_drive, store, tasks, executor)
 
 
