@@ -17,8 +17,8 @@ from drivers.headless.derived import Derived
 from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
 from drivers.headless.narration import open_narration, secrets_of
-from drivers.headless.outside import Invocation, RunEnd
-from drivers.headless.run_loop import RunLoop, finished
+from drivers.headless.outside import Invocation, RunEnd, finished
+from drivers.headless.run_loop import RunLoop
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
 from orchestrator.core.state import RunState
 from orchestrator.journal.projections import repair

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.core.errors import ExitStatus
 from orchestrator.core.events import Entry
-from orchestrator.core.model import SessionId
+from orchestrator.core.model import RunStatus, SessionId
 from orchestrator.core.state import RunState
 from orchestrator.ports.execution import Executor
 from orchestrator.ports.host import Host
@@ -55,3 +56,10 @@ class RunEnd:
     exit_status: int
     signal: int | None = None
     """Raised again after everything is written, so that the caller sees it."""
+
+
+def finished(status: RunStatus) -> RunEnd:
+    """The end of a driver whose run has ended."""
+    has_failed = status is RunStatus.FAILED
+    exit_status = ExitStatus.TASKS_FAILED if has_failed else ExitStatus.DONE
+    return RunEnd(reason=status.value, exit_status=exit_status)

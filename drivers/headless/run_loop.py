@@ -23,7 +23,7 @@ from drivers.headless.messages import (
     Unready,
 )
 from drivers.headless.notes import Notes
-from drivers.headless.outside import Audience, Invocation, Outside, RunEnd
+from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
 from drivers.headless.pulse import pulse_of
 from orchestrator.core.capacity import Capacity, capacity
 from orchestrator.core.decide import decide, give_up
@@ -44,12 +44,6 @@ from orchestrator.ports.execution import ResultSeen, Started
 
 LOOK_AGAIN_S = 30.0
 """Wall-clock moments are looked at again this often: a suspended machine must not oversleep."""
-
-_EXIT_OF_RUN = {RunStatus.FAILED: ExitStatus.TASKS_FAILED}
-
-
-def finished(status: RunStatus) -> RunEnd:
-    return RunEnd(reason=status.value, exit_status=_EXIT_OF_RUN.get(status, ExitStatus.DONE))
 
 
 async def drive_run(
