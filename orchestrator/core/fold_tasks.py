@@ -12,7 +12,7 @@ from orchestrator.core.events import (
     TaskRequeued,
 )
 from orchestrator.core.graph import DOOMED, raise_heights
-from orchestrator.core.model import TaskStatus
+from orchestrator.core.model import TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.core.transitions import end_lease, make_ready_if_met, require, set_status, task_of
 
@@ -103,7 +103,7 @@ def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
         dispatches=task.dispatches,
         records=task.records,
         round=event.round,
-        unmet=task.unmet,
+        unmet=_unmet(state, task),
         height=task.height,
         cost_usd=task.cost_usd,
     )
@@ -112,6 +112,17 @@ def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
     set_status(state, fresh, TaskStatus.WAITING)
     make_ready_if_met(state, fresh)
     _reopen_dependents(state, fresh)
+
+
+def _unmet(state: RunState, task: TaskState) -> set[TaskId]:
+    """Anew: a task that built on something keeps nothing of what has been requeued since."""
+    return {
+        need
+        for need in task.depends_on
+        # A dependency that the source reported done has no dependents here.
+        if task.id in state.dependents.get(need, ())
+        and (need not in state.tasks or state.tasks[need].status is not TaskStatus.COMPLETED)
+    }
 
 
 def _reopen_dependents(state: RunState, requeued: TaskState) -> None:

@@ -19,6 +19,7 @@ from orchestrator.core.model import (
     Report,
     ResultStatus,
     RunStatus,
+    Stage,
     TaskStatus,
 )
 from orchestrator.core.plan import Plan, plan
@@ -139,6 +140,9 @@ def check(run: Run, due: Plan) -> None:
     for each in state.tasks.values():
         if each.status in {TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.COMPLETED}:
             assert not each.unmet or each.stale
+        if each.status in {TaskStatus.READY, TaskStatus.RUNNING} and each.stage is Stage.INTAKE:
+            needs = [state.tasks[need].status for need in each.depends_on]
+            assert each.stale or set(needs) <= {TaskStatus.COMPLETED}, "it starts too early"
         assert each.attempt <= state.settings.attempts_max
     ready = [t for t in state.tasks.values() if t.status is TaskStatus.READY]
     if state.paused is None and due.limited_by == "tasks":

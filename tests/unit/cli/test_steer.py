@@ -5,10 +5,11 @@ import pytest
 from orchestrator.core import steer
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.events import RunFinalized, RunPaused, SettingsChanged
-from orchestrator.core.model import RunStatus, TaskId, TaskStatus
+from orchestrator.core.model import Ending, ResultStatus, RunStatus, TaskId, TaskStatus
 from orchestrator.core.settings import Settings
 from orchestrator.core.slug import slug_of
 from tests.unit.cli.runs import added, dispatched, failing, run_of, then
+from tests.unit.test_decide import Run
 
 
 def new(task: str, *depends_on: str) -> steer.NewTask:
@@ -198,3 +199,15 @@ def test_an_unknown_task_is_told_with_the_nearest() -> None:
 
 def test_a_task_is_found_by_its_slug_too() -> None:
     assert steer.find_task(run_of(added("#12")), "12").id == "#12"
+
+
+@pytest.mark.parametrize("order", [("A", "B"), ("B", "A")])
+def test_tasks_requeued_together_still_wait_for_each_other(order: tuple[str, str]) -> None:
+    run = Run(added("A"), added("B", "A"))
+    for name in (TaskId("A"), TaskId("B")):
+        while run.state.tasks[name].status is not TaskStatus.COMPLETED:
+            run.end(Ending(status=ResultStatus.SUCCESS), name)
+    run.add(*steer.requeue(run.state, order, reason=""))
+    assert run.state.tasks[TaskId("A")].status is TaskStatus.READY
+    assert run.state.tasks[TaskId("B")].status is TaskStatus.WAITING
+    assert run.state.tasks[TaskId("B")].unmet == {TaskId("A")}
