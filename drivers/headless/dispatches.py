@@ -13,7 +13,7 @@ from drivers.headless.messages import Ended, Message, Observed, Permission, Read
 from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, fault, make_errand, verify
 from orchestrator.core.errors import EnvironmentFault
-from orchestrator.core.model import Ending, TaskId
+from orchestrator.core.model import Ending, Mode, TaskId
 from orchestrator.core.plan import StartStage
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
@@ -120,6 +120,7 @@ class Dispatches:
             host=self._outside.host,
             run_dir=self._outside.run_dir,
             new_session=self._outside.new_session(),
+            mode=Mode.HEADLESS,
         )
 
     async def _follow(self, out: Dispatched, begin: Callable[[Observe], Awaitable[Ending]]) -> None:

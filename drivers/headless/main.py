@@ -98,7 +98,8 @@ async def _drive(
                 end = await loop.drive(signals)
                 nursery.cancel_scope.cancel()
         except BaseException as fault:
-            heart.stop(f"{type(fault).__name__}: {_cause(fault)}".splitlines()[0])
+            cause = _cause(fault)
+            heart.stop(f"{type(cause).__name__}: {cause}".splitlines()[0])
             raise
         heart.stop(end.reason, signal=signal.Signals(end.signal).name if end.signal else None)
         audience.say("driver ends", reason=end.reason, exit_status=int(end.exit_status))

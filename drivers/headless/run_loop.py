@@ -74,6 +74,7 @@ class RunLoop:
         self._capacity = Capacity(limit=0)
         self._closing = Closing()
         self._children_told_to_stop = False
+        self._replan()
 
     @property
     def state(self) -> RunState:
@@ -318,7 +319,8 @@ class RunLoop:
                 budget, spent = self.state.settings.budget_usd, self.state.totals.cost_usd
                 return (
                     f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
-                    f"another stage; then: orchestrator set budget_usd USD"
+                    f"another stage; raise it: orchestrator --run {self.state.run_id} "
+                    f"set budget_usd USD"
                 )
             case other:
                 return other

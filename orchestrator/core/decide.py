@@ -23,8 +23,9 @@ from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
 from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
 from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.core.storm import storm_of, weather
 
-LIMIT_DELAY_S_MIN = 1.0
+PROBES_DOUBLED_MAX = 4
 OUTAGE_DELAY_S_MAX = 1800.0
 
 
@@ -101,7 +102,18 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
         is_last = task.stage is task.pipeline.stages[-1]
         outcome = Outcome.COMPLETED if is_last else Outcome.ADVANCED
         return (_record(lease, report, outcome),)
-    match FOLLOWS[task.stage, cause]:
+    signature = signature_of(task.stage, report.ending)
+    if alike := _storm(state, task, cause, signature):
+        again = _same_attempt(task, lease, report, signature=signature)
+        return (*again, *weather(state, alike, signature, report.ending.error))
+    return _failed(state, task, lease, report, now)
+
+
+def _failed(
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
+) -> tuple[KnownEvent, ...]:
+    assert report.ending.cause is not None
+    match FOLLOWS[task.stage, report.ending.cause]:
         case Follow.RETRY:
             return _retry(state, task, lease, report, stage=task.stage)
         case Follow.IMPLEMENT:
@@ -109,7 +121,8 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
         case Follow.SEND_BACK:
             return _send_back(state, task, lease, report)
         case Follow.HOLD:
-            held = TaskHeld(task_id=task.id, reason=report.ending.error or cause.value)
+            reason = report.ending.error or report.ending.cause.value
+            held = TaskHeld(task_id=task.id, reason=reason)
             return (_record(lease, report, Outcome.HELD), held)
         case Follow.REPAIR:
             return _repair(state, task, lease, report)
@@ -122,9 +135,14 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
         case Follow.WAIT_OUTAGE:
             return _wait_outage(state, task, lease, report, now)
         case Follow.PAUSE:
-            reason = f"{report.ending.error or cause.value}; then: orchestrator unpause"
-            paused = () if state.paused is not None else (RunPaused(reason=reason, by="driver"),)
-            return (*_same_attempt(task, lease, report), *paused)
+            return _pause(state, task, lease, report)
+
+
+def _storm(state: RunState, task: TaskState, cause: Cause, signature: str) -> set[TaskId]:
+    """Where it would cost a task something, and is not about its work."""
+    if FOLLOWS[task.stage, cause] not in {Follow.RETRY, Follow.IMPLEMENT, Follow.REPAIR}:
+        return set()
+    return storm_of(state, task, cause, signature)
 
 
 def _answered(state: RunState, report: Report) -> tuple[TaskState, Lease]:
@@ -238,7 +256,8 @@ def _repair(
     if task.infrastructure_retries >= state.settings.infrastructure_retries_max:
         why = f"{task.stage} could not run, {task.infrastructure_retries + 1} times: "
         return _fail(state, task, lease, report, why + report.ending.error)
-    return _same_attempt(task, lease, report, infrastructure=True)
+    signature = signature_of(task.stage, report.ending)
+    return _same_attempt(task, lease, report, infrastructure=True, signature=signature)
 
 
 def _again(
@@ -262,11 +281,14 @@ def _wait_limit(
     state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
     settings = state.settings
-    if report.ending.resets_at is None:
-        until = now + settings.limit_delay_s
+    resets_at = report.ending.resets_at
+    if resets_at is not None and resets_at > now:
+        until = resets_at + settings.limit_jitter_s * _spread(task.slug)
+    elif resets_at is not None or state.probes:
+        # It outlasts its reset: one canary asks again, less and less often.
+        until = now + settings.limit_probe_s * 2.0 ** min(state.probes, PROBES_DOUBLED_MAX)
     else:
-        jitter_s = settings.limit_jitter_s * _spread(task.slug)
-        until = max(report.ending.resets_at, now + LIMIT_DELAY_S_MIN) + jitter_s
+        until = now + settings.limit_delay_s
     reason = report.ending.error or "usage limit"
     later = state.cooldown_until is None or until > state.cooldown_until
     cooldown = (CooldownStarted(until=until, reason=reason),) if later else ()
@@ -286,6 +308,16 @@ def _wait_outage(
     return _same_attempt(task, lease, report, not_before=until)
 
 
+def _pause(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    again = _same_attempt(task, lease, report)
+    if state.paused is not None:
+        return again
+    reason = f"{report.ending.error or report.ending.cause}; then: orchestrator unpause"
+    return (*again, RunPaused(reason=reason, by="driver", systemic=True))
+
+
 def _same_attempt(
     task: TaskState,
     lease: Lease,
@@ -293,6 +325,7 @@ def _same_attempt(
     *,
     not_before: float | None = None,
     infrastructure: bool = False,
+    signature: str = "",
 ) -> tuple[KnownEvent, ...]:
     again = RetryScheduled(
         task_id=task.id,
@@ -304,7 +337,7 @@ def _same_attempt(
         infrastructure=infrastructure,
         run_reset=infrastructure,
     )
-    return (_record(lease, report, Outcome.AGAIN), again)
+    return (_record(lease, report, Outcome.AGAIN, signature), again)
 
 
 def _reason(report: Report) -> str:

@@ -181,6 +181,14 @@ class RetryScheduled(_Event, frozen=True, kw_only=True):
     """The project's reset command runs first."""
 
 
+class AttemptRefunded(_Event, frozen=True, kw_only=True):
+    """An attempt that a storm took is given back: ``attempt`` is the task's present one again."""
+
+    task_id: TaskId
+    stage: Stage
+    attempt: int
+
+
 class TaskFailed(_Event, frozen=True, kw_only=True):
     task_id: TaskId
     stage: Stage
@@ -236,6 +244,8 @@ class BudgetReserved(_Event, frozen=True, kw_only=True):
 class RunPaused(_Event, frozen=True, kw_only=True):
     reason: str
     by: str = ""
+    systemic: bool = False
+    """What failed is not about any task's work: one canary goes first when it is unpaused."""
 
 
 class RunUnpaused(_Event, frozen=True, kw_only=True):
@@ -285,6 +295,7 @@ KnownEvent = (
     | LeaseSuperseded
     | ResultRejected
     | RetryScheduled
+    | AttemptRefunded
     | TaskFailed
     | CascadeBlocked
     | TaskHeld

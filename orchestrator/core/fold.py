@@ -26,6 +26,7 @@ FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
     e.LeaseSuperseded: fold_dispatches.lease_superseded,
     e.ResultRejected: fold_run.result_rejected,
     e.RetryScheduled: fold_dispatches.retry_scheduled,
+    e.AttemptRefunded: fold_dispatches.attempt_refunded,
     e.TaskFailed: fold_tasks.task_failed,
     e.CascadeBlocked: fold_tasks.cascade_blocked,
     e.TaskHeld: fold_tasks.task_held,

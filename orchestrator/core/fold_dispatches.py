@@ -2,6 +2,7 @@
 
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.events import (
+    AttemptRefunded,
     ChildStarted,
     DispatchReclaimed,
     Entry,
@@ -14,6 +15,7 @@ from orchestrator.core.graph import drop_void
 from orchestrator.core.model import Cause, Outcome, ResultStatus, Stage, TaskStatus
 from orchestrator.core.sessions import book_call, start_session
 from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.core.storm import kind_of
 from orchestrator.core.transitions import (
     end_lease,
     leased,
@@ -101,12 +103,15 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         _move_on(state, task, event)
     elif event.signature:
         task.signature = event.signature
+        kind = state.storm.setdefault(kind_of(event.signature), {})
+        kind[task.id] = (event.stage, event.attempt)
 
 
 _MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
 
 
 def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
+    _clear_up(state, event.stage)
     task.crashes = 0
     task.infrastructure_retries = 0
     task.interrupted = False
@@ -125,6 +130,17 @@ def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
         set_status(state, task, TaskStatus.READY)
     else:
         _complete(state, task)
+
+
+def _clear_up(state: RunState, stage: Stage) -> None:
+    """A success says that what is needed for its kind of stage is there."""
+    if stage.is_deterministic:
+        if state.canary == "engine":
+            state.canary = ""
+        return
+    state.canary = ""
+    state.probes = 0
+    state.storm.clear()
 
 
 def _complete(state: RunState, task: TaskState) -> None:
@@ -159,6 +175,19 @@ def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> Non
     if event.fresh_session:
         start_session(task, event.stage, None)
     set_status(state, task, TaskStatus.READY if event.not_before is None else TaskStatus.COOLING)
+
+
+def attempt_refunded(state: RunState, event: AttemptRefunded, entry: Entry) -> None:
+    task = task_of(state, event.task_id)
+    require(task.lease is None, "an attempt is refunded while it runs")
+    require(
+        (task.stage, task.attempt) == (event.stage, event.attempt + 1),
+        "an attempt is refunded that is not the task's present one",
+    )
+    task.attempt = event.attempt
+    task.attempts[event.stage] = event.attempt
+    task.signature = ""
+    state.audit.attempts_spent -= 1
 
 
 def dispatch_reclaimed(state: RunState, event: DispatchReclaimed, entry: Entry) -> None:

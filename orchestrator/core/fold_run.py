@@ -30,12 +30,15 @@ def settings_changed(state: RunState, event: SettingsChanged, entry: Entry) -> N
 
 def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:
     state.paused = event.reason
+    if event.systemic:
+        state.canary = state.canary or "model"
 
 
 def run_unpaused(state: RunState, event: RunUnpaused, entry: Entry) -> None:
     state.paused = None
     state.failures_in_row = 0
     state.failures_alike = 0
+    state.storm.clear()
 
 
 def stop_requested(state: RunState, event: StopRequested, entry: Entry) -> None:
@@ -59,7 +62,10 @@ def run_finalized(state: RunState, event: RunFinalized, entry: Entry) -> None:
 
 def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> None:
     if event.task_id is None:
+        is_probe = state.cooldown_until is None or entry.ts >= state.cooldown_until
+        state.probes += is_probe
         state.cooldown_until = event.until
+        state.canary = "model"
         state.cooldown_reason = event.reason
 
 

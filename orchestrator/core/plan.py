@@ -51,7 +51,10 @@ def plan(
     if bar:
         is_waiting = wake_at is not None or is_busy
         return Plan(wake_at=wake_at, limited_by=bar, stalled="" if is_waiting else bar)
-    free = capacity.limit - len(state.in_flight) - len(preparing)
+    out = len(state.in_flight) + len(preparing)
+    if state.canary and out:
+        return Plan(limited_by="canary")
+    free = 1 if state.canary else capacity.limit - out
     starts, limited_by = _starts(state, now, free, preparing)
     if limited_by == "max_concurrent":
         limited_by, wake_at = capacity.limited_by, capacity.wake_at

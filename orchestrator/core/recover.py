@@ -56,8 +56,15 @@ def leases_to_look_at(state: RunState, host: HostIdentity) -> tuple[Lease, ...]:
 
 
 def is_same_host(one: HostIdentity, other: HostIdentity) -> bool:
-    """The boot id may differ: after a reboot every pid is void, but the files are here."""
-    return one.machine_id == other.machine_id and one.hostname == other.hostname
+    """The boot id may differ: after a reboot every pid is void, but the files are here.
+
+    Containers made of one image may share a machine id and not a name; a laptop changes its
+    name with the network, and keeps its boot.
+    """
+    if one.machine_id != other.machine_id:
+        return False
+    same_boot = (one.boot_id, one.pid_namespace) == (other.boot_id, other.pid_namespace)
+    return one.hostname == other.hostname or same_boot
 
 
 def recover(

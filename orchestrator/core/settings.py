@@ -25,12 +25,16 @@ class Settings(Record, frozen=True, kw_only=True):
     """Crashes of one attempt before the task is given up: a bound on crash loops."""
     failing_tasks_max: int = 3
     """Tasks failing in a row, or with one signature, before the run pauses."""
+    storm_tasks_max: int = 3
+    """Tasks failing in the same way, not about their work, before the run pauses."""
     budget_usd: float | None = None
     retry_delay_s: float = 0.0
     outage_delay_s: float = 60.0
     limit_delay_s: float = 900.0
     """How long to wait out a usage limit that did not say when it ends."""
     limit_jitter_s: float = 60.0
+    limit_probe_s: float = 300.0
+    """How long to wait for a limit that outlasts its reset; doubled with each probe."""
     drain_s: float = 10.0
     """How long the first Ctrl-C waits for results."""
     interrupt_wait_s: float = 5.0

@@ -194,6 +194,12 @@ class RunState:
     failures_in_row: int = 0
     failure_signature: str = ""
     failures_alike: int = 0
+    storm: dict[str, dict[TaskId, tuple[Stage, int]]] = field(default_factory=dict)
+    """What failed in which way since the last success: the stage and attempt of each task."""
+    canary: str = ""
+    """``model`` or ``engine``: one dispatch at a time until a stage of that kind succeeds."""
+    probes: int = 0
+    """Limits in a row without a success between: the wait grows with them."""
     cooldown_until: float | None = None
     cooldown_reason: str = ""
     windows: dict[str, Window] = field(default_factory=dict)

@@ -143,8 +143,8 @@ async def test_tasks_failing_in_a_row_pause_the_run(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
-        if stage is Stage.SCOPE:
-            return failure(Cause.INVALID_OUTPUT, "no plan")
+        if stage is Stage.TEST:
+            return failure(Cause.TESTS_FAILED, f"{task_id} fails")
         return success(stage)
 
     world = world_of(script)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from orchestrator.core.capacity import Capacity
 from orchestrator.core.decide import FOLLOWS, Follow, decide
 from orchestrator.core.errors import InvariantBroken, StaleReport
 from orchestrator.core.events import (
@@ -14,6 +15,7 @@ from orchestrator.core.events import (
     RetryScheduled,
     RunCreated,
     RunPaused,
+    RunUnpaused,
     StageDispatched,
     StageRecorded,
     TaskFailed,
@@ -34,6 +36,7 @@ from orchestrator.core.model import (
     TaskStatus,
     WorkItemId,
 )
+from orchestrator.core.plan import plan
 from orchestrator.core.settings import Project, Settings
 from orchestrator.core.state import RunState
 from orchestrator.core.transitions import TRANSITIONS
@@ -50,12 +53,13 @@ class Run:
 
     def __init__(self, *tasks: KnownEvent, settings: Settings | None = None) -> None:
         self.entries: list[Entry] = []
+        self.now = NOW
         self.state: RunState = None  # type: ignore[assignment]
         self.add(RunCreated(settings=settings or Settings(), project=PROJECT), *tasks)
 
     def add(self, *events: KnownEvent) -> None:
         for event in events:
-            entry = Entry(seq=len(self.entries) + 1, ts=NOW, run_id="r", event=event)
+            entry = Entry(seq=len(self.entries) + 1, ts=self.now, run_id="r", event=event)
             self.entries.append(entry)
             self.state = fold(self.state, entry)
 
@@ -82,7 +86,7 @@ class Run:
     def end(self, ending: Ending, task_id: TaskId = A) -> Sequence[KnownEvent]:
         out = self.dispatch(task_id)
         report = Report(work_item_id=out.work_item_id, content_hash="h", ending=ending)
-        events = decide(self.state, report, NOW)
+        events = decide(self.state, report, self.now)
         self.add(*events)
         return events
 
@@ -236,6 +240,69 @@ def test_a_child_that_reaches_its_reservation_goes_on_while_the_budget_has_more(
     run.succeed_until(Stage.IMPLEMENT)
     retry = retry_of(run.end(failing(Cause.BUDGET)))
     assert (retry.attempt, retry.spends_attempt) == (1, False)
+
+
+def three_alike() -> Run:
+    run = Run(*(task(name) for name in "abcd"))
+    for name in "abc":
+        run.succeed_until(Stage.SCOPE, TaskId(name))
+    for name in "ab":
+        run.end(failing(Cause.WORK_ERROR, f"no such model at /x/{name}"), TaskId(name))
+    assert run.state.audit.attempts_spent == 2
+    return run
+
+
+def test_the_same_failure_on_several_tasks_pauses_and_costs_no_attempt() -> None:
+    run = three_alike()
+    events = run.end(failing(Cause.WORK_ERROR, "no such model at /x/c"), TaskId("c"))
+    (paused,) = [event for event in events if isinstance(event, RunPaused)]
+    assert "3 tasks failed in the same way (a, b, c)" in paused.reason
+    assert run.state.audit.attempts_spent == 0
+    assert {run.state.tasks[TaskId(name)].attempt for name in "abc"} == {1}
+
+
+def test_failing_tests_of_many_tasks_are_no_storm() -> None:
+    run = Run(*(task(name) for name in "abc"), settings=Settings(failing_tasks_max=99))
+    for name in "abc":
+        run.succeed_until(Stage.TEST, TaskId(name))
+        run.end(failing(Cause.TESTS_FAILED, evidence={"failed": ["t1"]}), TaskId(name))
+    assert run.state.paused is None
+    assert run.state.audit.attempts_spent == 3
+
+
+def test_after_a_storm_one_canary_goes_first() -> None:
+    run = three_alike()
+    run.end(failing(Cause.WORK_ERROR, "no such model at /x/c"), TaskId("c"))
+    run.add(RunUnpaused())
+    four = Capacity(limit=4)
+    (start,) = plan(run.state, now=NOW, capacity=four).starts
+    canary = run.dispatch(start.task_id)
+    assert plan(run.state, now=NOW, capacity=four).limited_by == "canary"
+    success = Ending(status=ResultStatus.SUCCESS)
+    report = Report(work_item_id=canary.work_item_id, content_hash="h", ending=success)
+    run.add(*decide(run.state, report, NOW))
+    assert len(plan(run.state, now=NOW, capacity=four).starts) == 4
+
+
+def test_a_canary_that_fails_pauses_again_and_costs_nothing() -> None:
+    run = three_alike()
+    run.end(failing(Cause.WORK_ERROR, "no such model at /x/c"), TaskId("c"))
+    run.add(RunUnpaused())
+    run.end(failing(Cause.WORK_ERROR, "another thing"), TaskId("a"))
+    assert run.state.paused is not None
+    assert "the canary failed (a)" in run.state.paused
+    assert run.state.audit.attempts_spent == 0
+
+
+def test_a_limit_that_outlasts_its_reset_is_probed_less_and_less_often() -> None:
+    run = Run(task("a"))
+    run.succeed_until(Stage.SCOPE)
+    waits = []
+    for _ in range(4):
+        run.now = max(run.now, run.state.cooldown_until or 0.0)
+        run.end(failing(Cause.LIMIT, resets_at=NOW - 1))
+        waits.append((run.state.cooldown_until or 0.0) - run.now)
+    assert waits == [300.0, 600.0, 1200.0, 2400.0]
 
 
 def test_a_crash_loop_ends() -> None:
