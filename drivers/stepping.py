@@ -7,9 +7,12 @@ is done by somebody else.
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from drivers import wiring
 from drivers.headless.outside import Outside
-from drivers.stages import Dispatched, make_errand, verify
+from drivers.stages import Dispatched, Errand, make_errand, verify
+from drivers.wiring_cli import driver_now
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import Refused
 from orchestrator.core.events import KnownEvent, LeaseSuperseded, ResultRejected, RunFinalized
@@ -49,7 +52,8 @@ async def next_work_item(
     Deterministic stages that come first are run here, to their end.
     """
     async with wiring.attached(run, store) as outside:
-        _free_lease(run.state.tasks[task_id], resume=resume)
+        is_driven = driver_now(store, outside.host.now()).alive
+        _free_lease(run.state.tasks[task_id], resume=resume, is_driven=is_driven)
         while True:
             task = run.state.tasks[task_id]
             if task.lease is not None and not task.lease.is_interactive:
@@ -57,6 +61,7 @@ async def next_work_item(
                 continue
             start = _next_start(run.state, task, outside.host.now(), resume=resume)
             if start is None:
+                await _finalize_if_settled(run, outside)
                 return None
             errand = await make_errand(
                 run.state,
@@ -68,8 +73,7 @@ async def next_work_item(
                 mode=Mode.INTERACTIVE,
             )
             await outside.executor.prepare(errand.work)
-            superseded = _superseded(task, resume=resume)
-            await _commit(run, outside, lambda _, e=errand, s=superseded: [*s, e.event])
+            await _lease(run, outside, errand, resume=resume)
             if not start.stage.is_deterministic:
                 return errand.work
             ending = await outside.executor.run(errand.work, lambda _: None)
@@ -97,13 +101,39 @@ async def record_result(run: LiveRun, store: RunStore, result: StageResult) -> d
         }
 
 
-def _free_lease(task: TaskState, *, resume: bool) -> None:
+def _free_lease(task: TaskState, *, resume: bool, is_driven: bool) -> None:
+    """Only a stage that an earlier ``next`` began, and no driver follows, is gone on with."""
     lease = task.lease
-    if lease is not None and lease.is_interactive and not resume:
+    if lease is None or (lease.is_interactive and resume):
+        return
+    if lease.is_interactive:
         raise Refused(
             f"task {task.id} is out already, as {lease.work_item_id}: record its result, or take "
             f"it over with `next --resume` if its holder is gone"
         )
+    if is_driven or not lease.stage.is_deterministic:
+        raise Refused(
+            f"task {task.id} is out already, as {lease.work_item_id} on lane {lease.lane}: its "
+            f"driver records it, or the next run-headless does where that one is gone"
+        )
+
+
+async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool) -> None:
+    """Make the dispatch durable, unless somebody else was quicker: then Refused."""
+
+    def still_due(state: RunState) -> Sequence[KnownEvent]:
+        task = state.tasks[errand.work.task_id]
+        if _next_start(state, task, outside.host.now(), resume=resume) != errand.start:
+            return ()
+        if task.lease is None:
+            return (errand.event,)
+        old = task.lease.work_item_id
+        event = msgspec.structs.replace(errand.event, supersedes=old)
+        return (LeaseSuperseded(task_id=task.id, work_item_id=old), event)
+
+    if not await _commit(run, outside, still_due):
+        await outside.executor.discard(errand.work)
+        raise Refused(f"{errand.work.id} was taken by somebody else just now: see status")
 
 
 def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -> StartStage | None:
@@ -113,7 +143,8 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
     is_due = task.status is TaskStatus.READY or (
         task.status is TaskStatus.COOLING and (task.not_before or 0.0) <= now
     )
-    if bar or not (is_due or (resume and task.lease is not None)):
+    is_taken_over = resume and task.lease is not None and task.lease.is_interactive
+    if bar or not (is_due or is_taken_over):
         return None
     return StartStage(
         task_id=task.id,
@@ -121,12 +152,6 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
         attempt=task.attempt,
         dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
     )
-
-
-def _superseded(task: TaskState, *, resume: bool) -> Sequence[KnownEvent]:
-    if task.lease is None or not resume:
-        return ()
-    return (LeaseSuperseded(task_id=task.id, work_item_id=task.lease.work_item_id),)
 
 
 async def _finish(run: LiveRun, outside: Outside, lease: Lease) -> None:

@@ -13,7 +13,14 @@ from typing import Any
 
 import psutil
 import pytest
+import trio
 
+from drivers.stepping import next_work_item
+from orchestrator.core.errors import Refused
+from orchestrator.core.model import TaskId
+from orchestrator.journal.disk import open_journal
+from orchestrator.journal.live import LiveRun
+from orchestrator.journal.store import RunStore
 from tests.e2e.cli_process import Home, lines, make_home, the_one_line
 
 pytestmark = pytest.mark.slow
@@ -143,6 +150,10 @@ def test_a_detached_driver_is_out_of_the_launchers_reach(
     refused = home.call("--run", "r1", "abandon", "#12")
     assert refused.returncode == 1
     assert "stop" in the_one_line(refused)
+    for resume in ((), ("--resume",)):
+        taken = home.orchestrator("--run", "r1", "next", "--task", "#12", *resume)
+        assert taken.returncode == 1
+        assert "12/implement/a1/d1" in the_one_line(taken)
     assert home.events("r1") == before
 
     assert home.json("--run", "r1", "stop", "--now")["in_flight"] == ["#12"]
@@ -269,5 +280,26 @@ def test_a_task_is_stepped_by_hand(tmp_path: Path) -> None:
     assert review["stage"] == "review"
     again = home.json("--run", "r1", "next", "--task", "#12", "--resume")
     assert again["id"] != review["id"]
+    assert home.events("r1")[-1]["supersedes"] == review["id"]
     audit = home.json("--run", "r1", "status")["events_audit"]
     assert (audit["superseded"], audit["outstanding"], audit["results_rejected"]) == (1, 1, 1)
+
+
+def test_a_task_that_another_was_quicker_to_take_is_refused_and_nothing_breaks(
+    tmp_path: Path,
+) -> None:
+    home = scaffold(tmp_path, QUICK)
+    store = RunStore(home.store("r1"))
+    events: list[dict[str, Any]] = []
+
+    async def too_late() -> None:
+        run = await LiveRun.open(open_journal(store.events_path, store.run_id))
+        quicker = home.orchestrator("--run", "r1", "next", "--task", "#12")
+        assert json.loads(quicker.stdout)["stage"] == "implement"
+        events.extend(home.events("r1"))
+        with pytest.raises(Refused, match="taken by somebody else"):
+            await next_work_item(run, store, TaskId("#12"), resume=False)
+
+    trio.run(too_late)
+    assert home.events("r1") == events
+    assert home.json("--run", "r1", "status")["events_audit"]["clean"]
