@@ -1,12 +1,10 @@
 """Turn the report of a dispatch into the events it causes.
 
-FOLLOWS says what each cause leads to; that table is DESIGN's "What follows what".
-A crash, a limit or an outage spends no attempt; only a verdict about the work does.
+What each cause leads to is a row of follows.FOLLOWS.  A crash, a limit or an outage
+spends no attempt; only a verdict about the work does.
 """
 
 import zlib
-from collections.abc import Mapping
-from enum import Enum, auto
 
 from orchestrator.core.errors import StaleReport
 from orchestrator.core.events import (
@@ -19,6 +17,7 @@ from orchestrator.core.events import (
     TaskFailed,
     TaskHeld,
 )
+from orchestrator.core.follows import FOLLOWS, Follow
 from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
 from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
@@ -27,71 +26,6 @@ from orchestrator.core.storm import storm_of, weather
 
 PROBES_DOUBLED_MAX = 4
 OUTAGE_DELAY_S_MAX = 1800.0
-
-
-class Follow(Enum):
-    RETRY = auto()
-    """The same stage again, one attempt spent."""
-    IMPLEMENT = auto()
-    """Back to implement, one of its attempts spent."""
-    SEND_BACK = auto()
-    """Back to implement by review, at most ``send_backs_max`` times."""
-    HOLD = auto()
-    """A person has to look."""
-    REPAIR = auto()
-    """The same attempt after the reset command, at most ``infrastructure_retries_max`` times."""
-    AGAIN = auto()
-    """The same attempt, at once."""
-    MORE_MONEY = auto()
-    """The same attempt while the run's budget has more; without one, the stage's own cap holds."""
-    WAIT_LIMIT = auto()
-    """The same attempt, once the account's limit is over; nothing else starts before."""
-    WAIT_OUTAGE = auto()
-    """The same attempt, after a growing delay."""
-    PAUSE = auto()
-    """The same attempt, once a person has mended what every dispatch would meet."""
-
-
-_SAME_FOR_ALL: Mapping[Cause, Follow] = {
-    Cause.INVALID_OUTPUT: Follow.RETRY,
-    Cause.TIMEOUT: Follow.RETRY,
-    Cause.WORK_ERROR: Follow.RETRY,
-    Cause.NO_CHANGE: Follow.RETRY,
-    Cause.CONFLICT_MARKERS: Follow.RETRY,
-    Cause.WROTE_FILES: Follow.RETRY,
-    Cause.TESTS_FAILED: Follow.IMPLEMENT,
-    Cause.EMPTY_CHANGE: Follow.IMPLEMENT,
-    Cause.REJECTED: Follow.SEND_BACK,
-    Cause.NOT_FEASIBLE: Follow.HOLD,
-    Cause.MERGE_CONFLICT: Follow.HOLD,
-    Cause.INFRASTRUCTURE: Follow.REPAIR,
-    Cause.CRASH: Follow.AGAIN,
-    Cause.INTERRUPTED: Follow.AGAIN,
-    Cause.BUDGET: Follow.MORE_MONEY,
-    Cause.LIMIT: Follow.WAIT_LIMIT,
-    Cause.OUTAGE: Follow.WAIT_OUTAGE,
-    Cause.AUTH: Follow.PAUSE,
-    Cause.BILLING: Follow.PAUSE,
-    Cause.MISCONFIGURED: Follow.PAUSE,
-}
-
-_OWN_WAY: Mapping[tuple[Stage, Cause], Follow] = {
-    (Stage.TEST, Cause.TIMEOUT): Follow.IMPLEMENT,
-    (Stage.INTAKE, Cause.TIMEOUT): Follow.REPAIR,
-    (Stage.DELIVER, Cause.TIMEOUT): Follow.REPAIR,
-    (Stage.INTAKE, Cause.INVALID_OUTPUT): Follow.REPAIR,
-    (Stage.TEST, Cause.INVALID_OUTPUT): Follow.REPAIR,
-    (Stage.DELIVER, Cause.INVALID_OUTPUT): Follow.REPAIR,
-    (Stage.INTAKE, Cause.WORK_ERROR): Follow.REPAIR,
-    (Stage.TEST, Cause.WORK_ERROR): Follow.REPAIR,
-    (Stage.DELIVER, Cause.WORK_ERROR): Follow.REPAIR,
-}
-
-FOLLOWS: Mapping[tuple[Stage, Cause], Follow] = {
-    (stage, cause): _OWN_WAY.get((stage, cause), follow)
-    for stage in Stage
-    for cause, follow in _SAME_FOR_ALL.items()
-}
 
 
 def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...]:

@@ -84,7 +84,7 @@ class ResultStatus(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a dispatch did not succeed.  decide.FOLLOWS says what each one leads to."""
+    """Why a dispatch did not succeed.  follows.FOLLOWS says what each one leads to."""
 
     # A verdict about the work: spends an attempt.
     INVALID_OUTPUT = "invalid_output"

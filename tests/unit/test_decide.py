@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from orchestrator.core.capacity import Capacity
-from orchestrator.core.decide import FOLLOWS, Follow, decide
+from orchestrator.core.decide import decide
 from orchestrator.core.errors import InvariantBroken, StaleReport
 from orchestrator.core.events import (
     CooldownStarted,
@@ -22,6 +22,7 @@ from orchestrator.core.events import (
     TaskHeld,
 )
 from orchestrator.core.fold import FOLDS, fold
+from orchestrator.core.follows import FOLLOWS, Follow
 from orchestrator.core.model import (
     Cause,
     Ending,
