@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.core.events import (
+    AttemptRefunded,
     BudgetReserved,
     CascadeBlocked,
     ChildAdopted,
@@ -122,6 +123,7 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     LeaseSuperseded: lambda e: f"taken over from a session that is gone{_because(e.reason)}",
     ResultRejected: lambda e: f"a result was refused: {e.reason}",
     RetryScheduled: _again,
+    AttemptRefunded: lambda e: f"given back: attempt {e.attempt} of {e.stage}",
     TaskFailed: lambda e: f"FAILED at {e.stage}: {e.reason}",
     CascadeBlocked: lambda e: f"blocked: {e.because} did not complete",
     TaskHeld: lambda e: f"held for a person: {e.reason}",
