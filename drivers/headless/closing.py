@@ -1,4 +1,4 @@
-"""How a driver ends before its run does: by a signal, or because it was told to stop.
+"""How a driver ends before its run does: by a signal, told to stop, or with nothing left to do.
 
 SIGTERM and SIGHUP end it at once, and the children run on. The first Ctrl-C waits a
 while for results; the second ends the children. ``stop`` is an event of the run.
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import trio
 
 from drivers.headless.outside import RunEnd
+from orchestrator.core.errors import ExitStatus
+from orchestrator.core.plan import Plan
 from orchestrator.core.settings import Settings
+from orchestrator.core.state import RunState
 
 _AT_ONCE = frozenset({signal.SIGTERM, signal.SIGHUP})
 
@@ -51,3 +54,28 @@ class Closing:
 def _end_by(number: int) -> RunEnd:
     name = signal.Signals(number).name
     return RunEnd(reason=f"signal {name}", exit_status=128 + number, signal=number)
+
+
+def end_of_waiting(state: RunState, due: Plan, now: float, *, wait: bool) -> RunEnd | None:
+    """Where nothing of ours is out: whether to go on waiting for time, or for people's hands.
+
+    A stage that ``next`` gave out is never touched; once its time is over nobody may come back.
+    """
+    if due.wake_at is not None:
+        if wait:
+            return None
+        return RunEnd(reason=f"{due.limited_by}: come back later", exit_status=ExitStatus.STOPPED)
+    by_hand = [lease for lease in state.in_flight.values() if lease.is_interactive]
+    if not by_hand:
+        return None
+    names = ", ".join(lease.work_item_id for lease in by_hand)
+    if not wait:
+        reason = f"{names}: done by hand, come back when the result is recorded"
+        return RunEnd(reason=reason, exit_status=ExitStatus.STOPPED)
+    if all(now >= lease.dispatched_at + lease.timeout_s for lease in by_hand):
+        reason = (
+            f"blocked_on_orphaned_dispatches: {names} were taken by hand and are overdue: record "
+            f"a result, or take them over with next --resume"
+        )
+        return RunEnd(reason=reason, exit_status=ExitStatus.BLOCKED)
+    return None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import trio
 
-from drivers.headless.closing import Closing
+from drivers.headless.closing import Closing, end_of_waiting
 from drivers.headless.dispatches import Dispatches
 from drivers.headless.heartbeat import Pulse
 from drivers.headless.messages import (
@@ -303,12 +303,8 @@ class RunLoop:
             return finished(self.state.finalized)
         if self._due.stalled:
             return RunEnd(reason=self._why_stalled(), exit_status=ExitStatus.STOPPED)
-        if not self._invocation.wait and self._due.wake_at is not None:
-            return RunEnd(
-                reason=f"{self._due.limited_by}: come back later",
-                exit_status=ExitStatus.STOPPED,
-            )
-        return None
+        now = self._outside.host.now()
+        return end_of_waiting(self.state, self._due, now, wait=self._invocation.wait)
 
     def _why_stalled(self) -> str:
         """For a person: what stopped it, and what to do."""

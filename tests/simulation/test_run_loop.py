@@ -3,11 +3,13 @@
 import random
 import signal
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from drivers.headless.outside import Invocation
+from orchestrator.core.errors import ExitStatus
 from orchestrator.core.events import (
     CooldownStarted,
     DispatchReclaimed,
@@ -17,10 +19,20 @@ from orchestrator.core.events import (
     StageRecorded,
 )
 from orchestrator.core.fold import replay
-from orchestrator.core.model import Cause, Ending, Outcome, RunStatus, Stage, TaskId, TaskStatus
+from orchestrator.core.model import (
+    Cause,
+    Ending,
+    Outcome,
+    Pipeline,
+    RunStatus,
+    Stage,
+    TaskId,
+    TaskStatus,
+)
 from orchestrator.core.settings import Settings
 from tests.simulation.driving import drive_once, entries_of, make_run, task
-from tests.simulation.world import EPOCH, Script, World, failure, success
+from tests.simulation.world import EPOCH, HOST, Script, World, failure, success
+from tests.unit.cli.runs import dispatched
 
 
 def world_of(script: Script, seed: int = 1) -> World:
@@ -211,3 +223,24 @@ async def test_the_second_interrupt_stops_the_children_and_they_are_resumed(
     assert again == [Outcome.AGAIN, Outcome.AGAIN]
     assert (await drive_once(world)).exit_status == 0
     assert replay(await entries_of(world)).audit.attempts_spent == 0
+
+
+@pytest.mark.parametrize(
+    ("wait", "exit_status", "after_s"),
+    [(False, ExitStatus.STOPPED, 0), (True, ExitStatus.BLOCKED, 9000)],
+)
+async def test_what_is_done_by_hand_is_waited_for_as_long_as_its_time(
+    autojump_clock: trio.testing.MockClock, *, wait: bool, exit_status: ExitStatus, after_s: float
+) -> None:
+    world = world_of(all_succeed)
+    by_hand = msgspec.structs.replace(
+        dispatched("a", "interactive:claude"), host=HOST, timeout_s=9000.0
+    )
+    await make_run(world, [task("a"), by_hand, task("b", pipeline=Pipeline.MICRO)])
+    end = await drive_once(world, invocation=Invocation(wait=wait))
+    state = replay(await entries_of(world))
+    assert end.exit_status == exit_status
+    assert by_hand.work_item_id in end.reason
+    assert trio.current_time() >= after_s
+    assert state.tasks[TaskId("b")].status is TaskStatus.COMPLETED
+    assert list(state.in_flight) == ["a"]
