@@ -22,12 +22,14 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.outputs import judge
 from orchestrator.core.plan import StartStage
-from orchestrator.core.state import Lease, RunState
+from orchestrator.core.sessions import session_of
+from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.core.work import dispatched, make_work_item, start_commit, worktree_of
 from orchestrator.ports.host import Host
 from orchestrator.ports.workspace import Workspace
 
 DIFF_CHARS_MAX = 200_000
+HAND_OVER_CHARS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,9 @@ async def make_errand(
         tree_before = tree_before or await workspace.tree(worktree)
     if start.stage is Stage.REVIEW:
         change = await workspace.diff(worktree, start_commit(task), chars_max=DIFF_CHARS_MAX)
+    elif is_handed_over(task, start.stage):
+        await workspace.salvage(worktree, task_slug=task.slug, number=task.records)
+        change = await workspace.diff(worktree, start_commit(task), chars_max=HAND_OVER_CHARS_MAX)
     work = make_work_item(
         state,
         start,
@@ -99,6 +104,12 @@ async def make_errand(
     )
     event = dispatched(work, state, host=host.identity(), tree_before=tree_before)
     return Errand(start=start, work=work, event=event)
+
+
+def is_handed_over(task: TaskState, stage: Stage) -> bool:
+    """Implement is to begin a session in a worktree that an earlier one has worked in."""
+    is_again = task.attempt > 1 or task.interrupted
+    return stage is Stage.IMPLEMENT and is_again and session_of(task, stage) is None
 
 
 async def verify(out: Dispatched, ending: Ending, workspace: Workspace) -> Report:

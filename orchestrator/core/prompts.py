@@ -34,6 +34,11 @@ INTERRUPTED = """\
 An earlier try at this stage was interrupted before it could answer. What it did is still in the
 worktree: look at it first, keep what is right, and finish the work."""
 
+HANDED_OVER = """\
+You take this over: an earlier session worked on it in this worktree, and does not go on. What it
+has changed so far is below, as a diff against the base, and is there. Judge it with fresh eyes:
+keep what is right, and undo what led astray."""
+
 PLACEHOLDERS = ("task_id", "title", "body", "plan", "learnings", "branch", "base", "context")
 
 
@@ -48,7 +53,8 @@ def render(
 ) -> str:
     """The prompt of a model stage.  The header's first three lines never change in form.
 
-    ``change``: the diff that review judges.  It is given, because review cannot run git.
+    ``change``: the diff that review judges, because it cannot run git; for implement, what an
+    earlier session left in the worktree, where another takes over.
     """
     parts = [
         f"Task: {_one_line(task.id)}\nStage: {stage}\nAttempt: {task.attempt}",
@@ -58,6 +64,8 @@ def render(
         parts.append(_context(task, stage, base_commit=base_commit, branch=branch))
     if stage is Stage.REVIEW:
         parts.append(f"The change, as a diff:\n{quote(change)}")
+    elif change:
+        parts += [HANDED_OVER, _summary(task), quote(change)]
     if task.interrupted:
         parts.append(INTERRUPTED)
     parts.append("Answer with the structured output that is asked for.")

@@ -39,7 +39,8 @@ def make_work_item(
     mode: Mode | None = None,
 ) -> WorkItem:
     """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute;
-    ``change`` is the diff that review judges; ``mode`` is the run's where it is not given."""
+    ``change`` is the diff that review judges, or that implement takes over; ``mode`` is the
+    run's where it is not given."""
     task = state.tasks[start.task_id]
     project = state.project
     stage_settings = project.stage(start.stage)

@@ -1,0 +1,96 @@
+"""A new session in a worktree that another worked in: what is kept first, and what it is told."""
+
+import pytest
+
+from drivers.stages import Errand, make_errand
+from orchestrator.core.decide import decide
+from orchestrator.core.model import Cause, Ending, Report, ResultStatus, SessionId, Stage
+from orchestrator.core.plan import StartStage
+from orchestrator.core.work import branch_of, worktree_of
+from tests.fakes.workspace import FakeWorkspace
+from tests.simulation.driving import task
+from tests.simulation.world import SimHost, World, success
+from tests.unit.test_decide import NOW, A, Run, failing
+
+SALVAGED = "refs/orchestrator/r/a/salvage-"
+
+
+class Bench:
+    """A task before its first implement, and its worktree."""
+
+    def __init__(self) -> None:
+        self.run = Run(task("a"))
+        state = self.run.state
+        self.path = worktree_of(state, state.tasks[A])
+        self.workspace = FakeWorkspace("r")
+        start = self.workspace.make(
+            self.path, branch_of(state, state.tasks[A]), {"a.txt": (b"one\n", False)}
+        )
+        intake = {"start_commit": start, "branch": "b", "worktree": self.path}
+        self.run.end(Ending(status=ResultStatus.SUCCESS, structured_output=intake))
+        self.run.end(success(Stage.SCOPE))
+
+    async def errand(self) -> Errand:
+        state = self.run.state
+        present = state.tasks[A]
+        start = StartStage(
+            task_id=A,
+            stage=present.stage,
+            attempt=present.attempt,
+            dispatch=present.dispatches.get((present.stage, present.attempt), 0) + 1,
+        )
+        return await make_errand(
+            state,
+            start,
+            workspace=self.workspace,
+            host=SimHost(World(rng=None, script=None)),  # type: ignore[arg-type]
+            run_dir="/run",
+            new_session=SessionId("new"),
+        )
+
+    async def end(self, ending: Ending) -> None:
+        errand = await self.errand()
+        self.run.add(errand.event)
+        report = Report(
+            work_item_id=errand.work.id, content_hash=errand.work.content_hash, ending=ending
+        )
+        self.run.add(*decide(self.run.state, report, NOW))
+
+    def salvaged(self) -> list[str]:
+        return [ref for ref in self.workspace.refs if ref.startswith(SALVAGED)]
+
+
+async def test_the_last_attempt_takes_over_what_the_others_left(
+    autojump_clock: object,
+) -> None:
+    bench = Bench()
+    await bench.end(failing(Cause.WORK_ERROR, "first trouble"))
+    bench.workspace.worktrees[bench.path].files["a.txt"] = (b"two\n", False)
+    second = await bench.errand()
+    assert "take this over" not in second.work.prompt
+    assert bench.salvaged() == []
+    await bench.end(failing(Cause.INVALID_OUTPUT, "second trouble"))
+
+    last = await bench.errand()
+    assert (last.work.attempt, last.work.session_id, last.work.resume) == (3, "new", False)
+    assert "take this over" in last.work.prompt
+    assert "\n> +two\n" in last.work.prompt
+    assert "second trouble" in last.work.prompt
+    (ref,) = bench.salvaged()
+    kept = bench.workspace.commits[bench.workspace.refs[ref]].tree
+    assert bench.workspace.trees[kept]["a.txt"] == (b"two\n", False)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_session_that_is_lost_is_taken_over_at_the_same_attempt(
+    autojump_clock: object, *, is_lost: bool
+) -> None:
+    bench = Bench()
+    bench.workspace.worktrees[bench.path].files["b.txt"] = (b"half\n", False)
+    await bench.end(failing(Cause.CRASH, "killed", session_lost=is_lost))
+    again = await bench.errand()
+    assert (again.work.attempt, again.work.dispatch) == (1, 2)
+    assert again.work.resume is not is_lost
+    assert ("take this over" in again.work.prompt) == is_lost
+    assert ("\n> +half\n" in again.work.prompt) == is_lost
+    assert len(bench.salvaged()) == is_lost
