@@ -263,8 +263,7 @@ def test_the_scenario_that_is_shown_can_be_played(tmp_path: Path) -> None:
     loaded = scenario.load(str(tmp_path / "scenario.toml"))
     call = loaded.call(scenario.Who("T1", "implement", 1), 1)
     assert [step.kind for step in call.steps] == ["Read", "Write", "Edit", "Bash"]
-    fault = loaded.call(scenario.Who("T2", "scope", 1), 1).fault
-    assert fault is not None
+    (fault,) = loaded.call(scenario.Who("T2", "scope", 1), 1).faults
     assert fault.name == "rate_limited"
 
 

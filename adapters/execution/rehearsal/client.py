@@ -7,11 +7,19 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-from adapters.execution.rehearsal import faults, wire
-from adapters.execution.rehearsal.conversation import Conversation, Ended
+from adapters.execution.rehearsal import endings, wire
+from adapters.execution.rehearsal.conversation import Conversation, Ended, Moment, Trouble
 from adapters.execution.rehearsal.options import Options, Refusal, is_uuid, parse
 from adapters.execution.rehearsal.prices import full_model_name
-from adapters.execution.rehearsal.scenario import Scenario, ScenarioError, Who, load, who_asks
+from adapters.execution.rehearsal.scenario import (
+    Call,
+    Fault,
+    Scenario,
+    ScenarioError,
+    Who,
+    load,
+    who_asks,
+)
 from adapters.execution.rehearsal.sessions import (
     Session,
     config_dir,
@@ -62,9 +70,7 @@ def _print_mode(options: Options, scenario: Scenario) -> NoReturn:
     who = _who(prompt, session)
     start = count_start(config, cwd, f"{who.task} {who.stage} {who.attempt or 1}")
     call = scenario.call(who, start)
-    if call.fault is not None and call.fault.name not in faults.KINDS:
-        known = ", ".join(sorted(faults.KINDS))
-        raise ScenarioError(f"unknown fault {call.fault.name!r}; known: {known}")
+    troubles = _troubles(call, scenario, config)
 
     stream = wire.Stream(session.id, full_model_name(options.model), quiet=not options.stream)
     schema_tool = ("StructuredOutput",) if options.json_schema is not None else ()
@@ -85,15 +91,14 @@ def _print_mode(options: Options, scenario: Scenario) -> NoReturn:
         tools=tools,
         account=scenario.account,
         env=env,
+        troubles=troubles,
     )
     _handle_signals(play)
-    if call.fault is not None and faults.KINDS[call.fault.name].moment is faults.Moment.START:
-        faults.KINDS[call.fault.name].act(play, call.fault.params)
-    key_source = "ANTHROPIC_API_KEY" if env.get("ANTHROPIC_API_KEY") else "none"
-    stream.init(cwd, list(tools.available), options.permission_mode, key_source)
+    play.act(Moment.START)
+    play.init()
     # Killed before this, the session does not exist, and its id is free again.
     time.sleep(scenario.transcript_after_s)
-    session.append(
+    play.session.append(
         {
             "type": "user",
             "message": {"role": "user", "content": prompt},
@@ -120,25 +125,22 @@ def _open_session(options: Options, config: str, cwd: str) -> Session:
 
 def _unknown_session(options: Options) -> NoReturn:
     text = f"No conversation found with session ID: {options.resume}"
-    record = {
-        "type": "result",
-        "subtype": "error_during_execution",
-        "duration_ms": 0,
-        "duration_api_ms": 0,
-        "is_error": True,
-        "num_turns": 0,
-        "stop_reason": None,
-        "session_id": options.resume,
-        "total_cost_usd": 0,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-        "modelUsage": {},
-        "permission_denials": [],
-        "uuid": wire.uuid(),
-        "errors": [text],
-        "result_index": 0,
-    }
+    record = endings.not_started(options.resume or "", text, uuid=wire.uuid())
     wire.Stream("", "", quiet=not options.stream).line(record)
     raise Refusal(text)
+
+
+def _troubles(call: Call, scenario: Scenario, config: str) -> tuple[Trouble, ...]:
+    limited_until = scenario.account and scenario.account.limited_until(config)
+    asked = call.faults
+    if limited_until:
+        asked = (Fault("rate_limited", {"resets_at": limited_until}), *asked)
+    if not asked:
+        return ()
+    # Here, because most calls go well, and start without it, some milliseconds faster.
+    from adapters.execution.rehearsal.faults import trouble_of
+
+    return tuple(map(trouble_of, asked))
 
 
 def _who(prompt: str, session: Session) -> Who:
@@ -162,9 +164,11 @@ def _handle_signals(play: Conversation) -> None:
 
 
 def _list_faults() -> None:
-    order = list(faults.Moment)
-    for name, kind in sorted(faults.KINDS.items(), key=lambda item: order.index(item[1].moment)):
-        _say(f"{name:<24} {kind.about.strip()} ({kind.moment.value})")
+    from adapters.execution.rehearsal.faults import KINDS
+
+    order = list(Moment)
+    for name, kind in sorted(KINDS.items(), key=lambda item: order.index(item[1].moment)):
+        _say(f"{name:<24} {kind.about} ({kind.moment.value})")
 
 
 def _say(text: str) -> None:

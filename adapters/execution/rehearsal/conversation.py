@@ -1,29 +1,53 @@
 """One call, played: turns with tools, charged as they happen, up to the result.
 
 The order of lines and the rules for limits are the client's; what the model does comes from
-the scenario's call, and where a fault is asked for, it acts at its moment.
+the scenario's call, and where trouble is asked for, it acts at its moment.
 """
 
 import json
 import time
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, NoReturn
 
-from adapters.execution.rehearsal import faults, wire
+from adapters.execution.rehearsal import endings, wire
+from adapters.execution.rehearsal.account import Account
+from adapters.execution.rehearsal.endings import End
 from adapters.execution.rehearsal.options import Options
 from adapters.execution.rehearsal.prices import TURN_TOKENS, price, share, total
-from adapters.execution.rehearsal.scenario import Account, Call, Step
+from adapters.execution.rehearsal.scenario import Call, Step
 from adapters.execution.rehearsal.schema import misfit, smallest
 from adapters.execution.rehearsal.sessions import Session, Usage, add
 from adapters.execution.rehearsal.tools import ToolResult, Tools
 from adapters.execution.rehearsal.wire import Stream
 
-OUTPUT_TRIES_MAX = 5
 _REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it"
     " was a file edit, the new_string was NOT written to the file). STOP what you are doing and"
     " wait for the user to tell you how to proceed."
 )
+
+Params = dict[str, Any]
+Act = Callable[["Conversation", Params], None]
+
+
+class Moment(Enum):
+    """When trouble acts."""
+
+    START = "before the init line"
+    BEGIN = "instead of the first request"
+    WORK = "after `after` steps; default: after all of them"
+    OUTPUT = "in place of the structured output"
+    RESULT = "in place of the result line"
+    EXIT = "after the result line"
+
+
+class Trouble(NamedTuple):
+    """Something that goes wrong in this call."""
+
+    moment: Moment
+    act: Act
+    params: Params
 
 
 class Ended(BaseException):
@@ -45,6 +69,7 @@ class Conversation:
         tools: Tools,
         account: Account | None,
         env: Mapping[str, str],
+        troubles: Sequence[Trouble] = (),
     ) -> None:
         self.call = call
         self.options = options
@@ -53,49 +78,53 @@ class Conversation:
         self.tools = tools
         self.account = account
         self.env = env
+        self.key_source = "ANTHROPIC_API_KEY" if env.get("ANTHROPIC_API_KEY") else "none"
         self.own: dict[str, Usage] = {}
         """What this process spent, by model."""
         self.turns = 0
         self.denials: list[dict[str, Any]] = []
         self.exit_status: int | None = None
-        """Set by a fault: other than the verdict's own."""
-        self.verdict_override: dict[str, Any] = {}
+        """The verdict's own, unless trouble sets another."""
+        self.record: dict[str, Any] = {}
+        """The result line, once there is one."""
+        self._troubles = troubles
         self._started = time.monotonic()
         self._pending_tool: str | None = None
         self._turns_planned = len(call.steps) + 1
 
     # -- the play ---------------------------------------------------------
 
+    def init(self) -> None:
+        """The line that begins each turn of a call."""
+        mode, tools = self.options.permission_mode, list(self.tools.available)
+        self.stream.init(self.tools.cwd, tools, mode, self.key_source)
+
     def play(self) -> NoReturn:
         try:
-            self._act(faults.Moment.BEGIN)
-            fault = self._fault(faults.Moment.WORK)
-            after = (
-                None if fault is None else int(self._params().get("after", len(self.call.steps)))
-            )
-            for number, step in enumerate(self.call.steps):
-                if after == number:
-                    self._act(faults.Moment.WORK)
+            self.act(Moment.BEGIN)
+            steps = self.call.steps
+            for number, step in enumerate(steps):
+                self._act_in_work(number)
                 self._turn(step, say=self.call.say if number == 0 else "")
-            if after is not None and after >= len(self.call.steps):
-                self._act(faults.Moment.WORK)
+            self._act_in_work(len(steps))
             self._conclude()
         except KeyboardInterrupt:
             self._interrupted()
 
-    def _act(self, moment: faults.Moment) -> None:
-        fault = self._fault(moment)
-        if fault is not None:
-            fault.act(self, self._params())
+    def act(self, moment: Moment) -> bool:
+        """Let the troubles of a moment act; whether there were any."""
+        acting = [trouble for trouble in self._troubles if trouble.moment is moment]
+        for trouble in acting:
+            trouble.act(self, trouble.params)
+        return bool(acting)
 
-    def _fault(self, moment: faults.Moment) -> faults.Kind | None:
-        if self.call.fault is None:
-            return None
-        kind = faults.KINDS[self.call.fault.name]
-        return kind if kind.moment is moment else None
-
-    def _params(self) -> dict[str, Any]:
-        return self.call.fault.params if self.call.fault else {}
+    def _act_in_work(self, done: int) -> None:
+        for trouble in self._troubles:
+            if trouble.moment is not Moment.WORK:
+                continue
+            after = int(trouble.params.get("after", len(self.call.steps)))
+            if after == done or (done == len(self.call.steps) < after):
+                trouble.act(self, trouble.params)
 
     # -- turns ------------------------------------------------------------
 
@@ -162,17 +191,15 @@ class Conversation:
         output = self.call.output
         if self.options.json_schema is None:
             text = self.call.last_words or ("" if output is None else _compact(output)) or "Done."
-            message_id, usage = self._think()
-            self.stream.assistant(message_id, {"type": "text", "text": text}, usage)
-            if self.turns == 1:
-                self._report_windows()
-            self.finish_success(text)
+            self.say(text)
+            self.finish(endings.success(text))
         if output is None:
             output = smallest(self.options.json_schema)
-        if self._fault(faults.Moment.OUTPUT):
-            output = self._params().get("output", {"unexpected": True})
+        for trouble in self._troubles:
+            if trouble.moment is Moment.OUTPUT:
+                output = trouble.params.get("output", {"unexpected": True})
         wrong = misfit(output, self.options.json_schema)
-        for _ in range(OUTPUT_TRIES_MAX if wrong else 1):
+        for _ in range(endings.OUTPUT_TRIES_MAX if wrong else 1):
             message_id, usage = self._think()
             self.use(
                 "StructuredOutput",
@@ -181,80 +208,37 @@ class Conversation:
                 usage,
                 lambda _name, _arguments: (_structured_result(wrong), False),
             )
-        if wrong:
-            self.finish_schema(wrong)
         self.turns += 1
-        self.finish_success(_compact(output), structured_output=output)
+        if wrong:
+            self.finish(endings.unstructured(wrong))
+        self.finish(endings.success(_compact(output), structured_output=output))
 
-    def finish_success(self, text: str, **more: Any) -> NoReturn:
-        self.finish(
-            {
-                "stop_reason": "tool_use" if more else "end_turn",
-                "terminal_reason": "completed",
-                "is_error": False,
-                "subtype": "success",
-                "api_error_status": None,
-                "result": text,
-                **more,
-            },
-            0,
-        )
-
-    def finish_error(self, subtype: str, terminal_reason: str, *errors: str) -> NoReturn:
-        self.finish(
-            {
-                "stop_reason": "tool_use",
-                "terminal_reason": terminal_reason,
-                "is_error": True,
-                "subtype": subtype,
-                "errors": list(errors),
-            },
-            1,
-        )
+    def say(self, text: str) -> None:
+        """One request that is answered by words alone."""
+        message_id, usage = self._think()
+        self.stream.assistant(message_id, {"type": "text", "text": text}, usage)
+        if self.turns == 1:
+            self._report_windows()
 
     def finish_turns(self) -> NoReturn:
         limit = self.options.max_turns or self.turns
         self.turns = limit + 1
-        self.finish_error(
-            "error_max_turns", "max_turns", f"Reached maximum number of turns ({limit})"
-        )
+        self.finish(endings.out_of_turns(limit))
 
     def finish_budget(self) -> NoReturn:
-        limit = self.options.max_budget_usd or 0.0
-        self.finish_error(
-            "error_max_budget_usd", "budget_exhausted", f"Reached maximum budget (${limit:g})"
-        )
+        self.finish(endings.out_of_budget(self.options.max_budget_usd or 0.0))
 
-    def finish_schema(self, wrong: str) -> NoReturn:
-        self.turns += 1
-        self.finish_error(
-            "error_max_structured_output_retries",
-            "structured_output_retry_exhausted",
-            f"Failed to provide valid structured output after {OUTPUT_TRIES_MAX} attempts"
-            f" — last StructuredOutput error: Output does not match required schema: {wrong}",
-        )
-
-    def finish_api_error(self, text: str, error: str, status: int | None, **more: Any) -> NoReturn:
-        """A request failed for good: "success", and an error."""
+    def fail_request(self, text: str, error: str, status: int | None, **more: Any) -> NoReturn:
+        """The API's last word: the synthetic message that tells it, and the result."""
         shown = {"api_error_status": status} if status is not None else {}
         self.stream.api_error(text, error, **shown, **more)
         self.turns += 1
-        self.finish(
-            {
-                "stop_reason": "stop_sequence",
-                "terminal_reason": "api_error",
-                "is_error": True,
-                "subtype": "success",
-                "api_error_status": status,
-                **more,
-                "result": text,
-            },
-            1,
-        )
+        self.finish(endings.api_error(text, status, **more))
 
-    def finish(self, verdict: dict[str, Any], status: int) -> NoReturn:
-        """The result line, unless a fault sees to the end in its own way."""
-        record = wire.result(
+    def finish(self, end: End) -> NoReturn:
+        """The result line, unless trouble sees to the end in its own way."""
+        self.exit_status = end.status
+        self.record = wire.result(
             self.session.id,
             own=total(self.own),
             total=self.session.total,
@@ -262,15 +246,11 @@ class Conversation:
             turns=self.turns,
             duration_s=time.monotonic() - self._started,
             denials=self.denials,
-            verdict=verdict,
+            verdict=end.verdict,
         )
-        self.exit_status = status
-        fault = self._fault(faults.Moment.RESULT)
-        if fault is not None:
-            fault.act(self, {**self._params(), "record": record})
-        else:
-            self.write_result(record)
-        self._act(faults.Moment.EXIT)
+        if not self.act(Moment.RESULT):
+            self.write_result(self.record)
+        self.act(Moment.EXIT)
         raise Ended(self.exit_status)
 
     def write_result(self, record: dict[str, Any]) -> None:
@@ -300,16 +280,7 @@ class Conversation:
             )
         self.stream.user([{"type": "text", "text": text}])
         self.turns += 1
-        self.finish(
-            {
-                "stop_reason": "tool_use",
-                "terminal_reason": reason,
-                "is_error": True,
-                "subtype": "error_during_execution",
-                "errors": ["[ede_diagnostic] result_type=user stop_reason=tool_use"],
-            },
-            0,
-        )
+        self.finish(endings.interrupted(reason))
 
     # -- money, windows, time ----------------------------------------------
 
@@ -322,31 +293,8 @@ class Conversation:
         return limit is not None and total(self.own).cost_usd > limit
 
     def _report_windows(self) -> None:
-        if self.account is None:
-            return
-        now = int(time.time())
-        resets_at = now + int(self.account.resets_in_s)
-        five, seven = self.account.five_hour, self.account.seven_day
-        self.stream.rate_limit_event(
-            {
-                "status": self.account.status,
-                "resetsAt": resets_at,
-                "rateLimitType": "five_hour",
-                "isUsingOverage": False,
-                "unifiedWindows": {
-                    "five_hour": {
-                        "utilization": five,
-                        "resetsAt": resets_at,
-                        "status": self.account.status,
-                    },
-                    "seven_day": {
-                        "utilization": seven,
-                        "resetsAt": now + 5 * 86400,
-                        "status": "allowed",
-                    },
-                },
-            }
-        )
+        if self.account is not None:
+            self.stream.rate_limit_event(self.account.windows())
 
     def pause(self, seconds: float) -> None:
         if seconds > 0:

@@ -9,6 +9,7 @@ import os
 import re
 from typing import Any, NamedTuple
 
+from adapters.execution.rehearsal.account import Account
 from adapters.execution.rehearsal.sessions import Usage
 
 
@@ -45,16 +46,7 @@ class Call(NamedTuple):
     """Of the whole call; shared out over its turns."""
     duration_s: float = 0.0
     """Thinking time, shared out over its turns; commands take what they take."""
-    fault: Fault | None = None
-
-
-class Account(NamedTuple):
-    """A subscription, whose windows the stream reports.  Without one nothing is reported."""
-
-    five_hour: float = 0.0
-    seven_day: float = 0.0
-    status: str = "allowed"
-    resets_in_s: float = 3600.0
+    faults: tuple[Fault, ...] = ()
 
 
 class Scenario(NamedTuple):
@@ -87,7 +79,7 @@ class Scenario(NamedTuple):
             output=entry["output"] if "output" in entry else _default_output(who, steps),
             tokens=None if tokens is None else Usage(**_tokens(tokens, where)),
             duration_s=entry.get("duration_s", self.duration_s),
-            fault=_fault(entry.get("fault"), where),
+            faults=_faults(entry.get("fault"), where),
         )
 
 
@@ -197,14 +189,18 @@ def _tokens(tokens: dict[str, Any], where: str) -> dict[str, int]:
     return {f"{name}_tokens": int(tokens.get(name, 0)) for name in names}
 
 
-def _fault(value: Any, where: str) -> Fault | None:
+def _faults(value: Any, where: str) -> tuple[Fault, ...]:
     if value is None:
-        return None
-    if isinstance(value, str):
-        return Fault(value, {})
-    if not isinstance(value, dict) or "name" not in value:
-        raise ScenarioError(f"{where}: fault is a name, or a table with a name")
-    return Fault(value["name"], {k: v for k, v in value.items() if k != "name"})
+        return ()
+    found = []
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            found.append(Fault(item, {}))
+        elif isinstance(item, dict) and "name" in item:
+            found.append(Fault(item["name"], {k: v for k, v in item.items() if k != "name"}))
+        else:
+            raise ScenarioError(f"{where}: fault is a name, a table with a name, or a list of them")
+    return tuple(found)
 
 
 def _default_change(who: Who) -> Step:

@@ -13,6 +13,7 @@ from typing import IO, Any, NamedTuple
 _OUTPUT_CHARS_MAX = 30_000
 _EDITS = ("Edit", "Write", "NotebookEdit")
 _READS = ("Glob", "Grep", "Read")
+_ENDINGS = (signal.SIGINT, signal.SIGTERM)
 
 
 class ToolResult(NamedTuple):
@@ -86,16 +87,22 @@ class Tools:
 
         # Output goes to a file: a grandchild that keeps it open holds nobody up.
         with _nameless_file(self._env.get("TMPDIR", "/tmp")) as output:
-            child = subprocess.Popen(
-                ["/bin/sh", "-c", command],
-                cwd=self.cwd,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            self._running = child.pid
+            # Told to end before it knows whom it has started, it would leave that one behind.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+            try:
+                child = subprocess.Popen(
+                    ["/bin/sh", "-c", command],
+                    cwd=self.cwd,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS),
+                )
+                self._running = child.pid
+            finally:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
             status = child.wait()
             self._running = None
             output.seek(0)

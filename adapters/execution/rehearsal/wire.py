@@ -35,7 +35,10 @@ class Stream:
         self._message = 0
 
     def line(self, record: dict[str, Any]) -> None:
-        self.raw(json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        self.line_of(record)
+
+    def line_of(self, value: Any) -> None:
+        self.raw(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     def raw(self, data: bytes) -> None:
         if self.quiet:
@@ -145,6 +148,10 @@ class Stream:
                 "uuid": uuid(),
             }
         )
+
+    def system(self, subtype: str, **more: Any) -> None:
+        ids = {"session_id": self.session_id, "uuid": uuid()}
+        self.line({"type": "system", "subtype": subtype, **more, **ids})
 
     def rate_limit_event(self, info: dict[str, Any]) -> None:
         self.line(

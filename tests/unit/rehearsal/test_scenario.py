@@ -52,7 +52,7 @@ def test_the_first_call_that_fits_is_played(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stage", list(OUTPUT_SCHEMAS))
 def test_what_no_call_mentions_goes_well(stage: Stage) -> None:
     call = Scenario().call(Who("#1", stage.value, 1), 1)
-    assert call.fault is None
+    assert call.faults == ()
     assert set(OUTPUT_SCHEMAS[stage]["required"]) <= set(call.output)
     assert bool(call.steps) is (stage is Stage.IMPLEMENT)
 
