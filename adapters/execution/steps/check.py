@@ -12,6 +12,7 @@ from adapters.execution.steps.baseline import Base, Baseline
 from adapters.execution.steps.commands import Commands, Finished
 from adapters.execution.steps.failing import Failing, Problems
 from adapters.execution.steps.inputs import Inputs
+from adapters.execution.steps.reset import reset
 from adapters.execution.steps.result import (
     TAIL_BYTES_MAX,
     Printer,
@@ -58,12 +59,8 @@ def check(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
     worktree = inputs.text("worktree")
     if not os.path.isdir(worktree):
         return failure("infrastructure", f"the worktree {worktree} is gone: requeue the task")
-    if reset := inputs.argv("reset"):
-        ended = commands.run("reset", reset, worktree)
-        if ended.status:
-            return failure(
-                "infrastructure", f"the reset command exited {ended.status}: {ended.last_line}"
-            )
+    if failed := reset(inputs, commands, put_back=True):
+        return failed
     judged: list[Judged] = []
     for name in NAMES:
         if argv := inputs.argv(name):

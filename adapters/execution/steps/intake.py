@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from adapters.execution.steps.commands import Commands
 from adapters.execution.steps.inputs import Inputs
+from adapters.execution.steps.reset import reset
 from adapters.execution.steps.result import Printer, Result, bounded, failure, success
 from adapters.workspace import worktree as worktrees
 from adapters.workspace.invoke import GitFault, identity, shown
@@ -42,14 +43,15 @@ def intake(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
     printer.step("worktree", path=place.path, branch=place.branch, start_commit=start)
     output = {"start_commit": start, "branch": place.branch, "worktree": place.path}
     evidence: dict[str, Any] = {"base_commit": inputs.text("base_commit"), **output}
-    for name in ("reset", "install"):
-        if argv := inputs.argv(name):
-            finished = commands.run(name, argv, place.path)
-            evidence[f"{name}_exit"] = finished.status
-            if finished.status:
-                error = f"the {name} command exited {finished.status}: {finished.last_line}"
-                return failure("infrastructure", error, **evidence, learnings=finished.tail)
-    evidence.setdefault("install_exit", 0)
+    if failed := reset(inputs, commands, put_back=False):
+        return failed
+    evidence["install_exit"] = 0
+    if argv := inputs.argv("install"):
+        finished = commands.run("install", argv, place.path)
+        evidence["install_exit"] = finished.status
+        if finished.status:
+            error = f"the install command exited {finished.status}: {finished.last_line}"
+            return failure("infrastructure", error, **evidence, learnings=finished.tail)
     return success(evidence, output)
 
 

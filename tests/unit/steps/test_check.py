@@ -232,3 +232,21 @@ def test_output_is_bounded_and_its_end_is_kept(task: Task) -> None:
 def test_a_worktree_that_is_gone_is_the_machines_fault(task: Task) -> None:
     task.repo.git("worktree", "remove", "--force", str(task.path))
     assert task.check(test=["true"]).cause == "infrastructure"
+
+
+def test_a_reset_that_wipes_the_worktree_loses_nothing_of_the_work(task: Task) -> None:
+    task.write({"new/b.txt": "new\n", "test_a.py": OLD})
+    (task.path / "a.txt").unlink()
+    test = ["sh", "-c", "cat new/b.txt && ! test -e a.txt && ! grep test_good test_a.py"]
+    wipe = ["sh", "-c", "git reset -q --hard && git clean -qfdx && cat a.txt"]
+    result = task.check(test=test, reset=wipe)
+    assert result.cause is None, result
+    refs = task.repo.refs(f"refs/orchestrator/{RUN}/T1/")
+    (commit,) = [commit for ref, commit in refs.items() if "/salvage-" in ref]
+    assert task.repo.git("ls-tree", "-r", "--name-only", commit) == "new/b.txt\ntest_a.py"
+
+
+def test_a_reset_that_fails_is_the_machines_fault(task: Task) -> None:
+    result = task.check(test=["true"], reset=["sh", "-c", "echo no network; exit 3"])
+    assert result.cause == "infrastructure"
+    assert "the reset command exited 3: no network" in result.error

@@ -175,6 +175,7 @@ def test_an_install_that_fails_is_the_machines_fault(
     assert result.evidence["install_exit"] > 0
     assert run(repo, "intake", install=["true"], reset=["touch", "was-reset"]).cause is None
     assert (repo.path / ".worktrees" / RUN / "T1" / "was-reset").exists()
+    assert [ref for ref in repo.refs(f"refs/orchestrator/{RUN}/T1/") if "salvage" in ref]
 
 
 @pytest.mark.parametrize("lost", ["base", "dependency"])
