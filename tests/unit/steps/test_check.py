@@ -240,7 +240,7 @@ def test_a_reset_that_wipes_the_worktree_loses_nothing_of_the_work(task: Task) -
     test = ["sh", "-c", "cat new/b.txt && ! test -e a.txt && ! grep test_good test_a.py"]
     wipe = ["sh", "-c", "git reset -q --hard && git clean -qfdx && cat a.txt"]
     result = task.check(test=test, reset=wipe)
-    assert result.cause is None, result
+    assert result.evidence["commands"][0]["exit"] == 0, result
     refs = task.repo.refs(f"refs/orchestrator/{RUN}/T1/")
     (commit,) = [commit for ref, commit in refs.items() if "/salvage-" in ref]
     assert task.repo.git("ls-tree", "-r", "--name-only", commit) == "new/b.txt\ntest_a.py"
