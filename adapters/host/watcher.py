@@ -43,7 +43,11 @@ class Changed:
 
 
 class FileWatcher:
-    """One per process; used from one trio run.  Its two tasks run only while there is a watch."""
+    """One per process; used from one trio run.
+
+    Once opened, inotify's descriptor is kept to the end of that run: closing one takes the
+    kernel 5 ms, in which the loop would stand still.
+    """
 
     def __init__(self, *, use_inotify: bool = sys.platform == "linux") -> None:
         self._use_inotify = use_inotify
@@ -52,7 +56,6 @@ class FileWatcher:
         self._inotify: Inotify | None = None
         self._looked_at: dict[str, dict[str, object]] = {}
         """Directories that inotify does not cover -> file name -> what was seen last."""
-        self._reading: trio.CancelScope | None = None
         self._looking: trio.CancelScope | None = None
 
     @contextmanager
@@ -87,8 +90,7 @@ class FileWatcher:
         try:
             if self._inotify is None:
                 self._inotify = Inotify()
-                self._reading = trio.CancelScope()
-                trio.lowlevel.spawn_system_task(self._read, self._inotify, self._reading)
+                trio.lowlevel.spawn_system_task(self._read, self._inotify)
             self._inotify.add(directory)
         except OSError:  # a limit of the user's: instances, watches; or no such directory
             return False
@@ -107,20 +109,16 @@ class FileWatcher:
         if not self._looked_at and self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        if not self._watches and self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
-            self._inotify = None
 
-    async def _read(self, inotify: "Inotify", scope: trio.CancelScope) -> None:
+    async def _read(self, inotify: "Inotify") -> None:
         try:
-            with scope:
-                while True:
-                    await trio.lowlevel.wait_readable(inotify.fd)
-                    for directory, name in inotify.read():
-                        self._tell(directory, name)
-                    await trio.sleep(COALESCE_S)
+            while True:
+                await trio.lowlevel.wait_readable(inotify.fd)
+                for directory, name in inotify.read():
+                    self._tell(directory, name)
+                await trio.sleep(COALESCE_S)
         finally:
+            self._inotify = None
             inotify.close()
 
     def _tell(self, directory: str | None, name: str | None) -> None:

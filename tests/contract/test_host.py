@@ -188,17 +188,23 @@ async def test_a_busy_file_wakes_seldom(tmp_path: Path) -> None:
     assert 1 < wakes <= took_s / COALESCE_S + 2
 
 
-async def test_a_watcher_without_watches_leaves_nothing_behind(tmp_path: Path) -> None:
-    def open_fds() -> set[str]:
-        return set(os.listdir("/dev/fd"))
-
-    before = open_fds()
+def test_a_watcher_opens_one_descriptor_and_closes_it_with_the_run(tmp_path: Path) -> None:
     watcher = FileWatcher()
-    for _ in range(3):
-        with watcher.watch(tmp_path / "a", tmp_path / "b"), watcher.watch(tmp_path / "a"):
-            await trio.testing.wait_all_tasks_blocked()
-        await trio.testing.wait_all_tasks_blocked()
-    assert open_fds() == before
+    counts = []
+
+    async def watch() -> None:
+        for _ in range(3):
+            with watcher.watch(tmp_path / "a", tmp_path / "b") as changed, watcher.watch(tmp_path):
+                (tmp_path / "a").write_text("more")
+                with trio.fail_after(BOUND_S):
+                    await changed.wait()
+            counts.append(len(os.listdir("/dev/fd")))
+
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(2):  # a watcher that outlives its run begins anew
+        trio.run(watch)
+    assert len(os.listdir("/dev/fd")) == before
+    assert len(set(counts)) == 1
 
 
 async def test_where_inotify_has_run_out_files_are_looked_at(tmp_path: Path) -> None:
