@@ -1,0 +1,397 @@
+"""The virtual children: the client, and the program of the deterministic stages.
+
+A child's conduct is drawn when it starts, from what its seed allows; then it prints, works,
+charges the account and ends, as events on the machine.  Invariant: what it did is kept in a
+Life, which no fault can change: the truth that the journal is compared with.
+"""
+
+import errno
+import json
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.execution.claude.cost import price_of
+from orchestrator.core.model import Stage
+from tests.simulation.machine import Machine, Process
+
+MODEL = "claude-sonnet-5"
+PRICE = price_of(MODEL)
+TOKENS_IN = 1000
+HANGS_S = 1e6
+
+OUTPUTS: dict[Stage, dict[str, Any]] = {
+    Stage.INTAKE: {"start_commit": "s", "branch": "b", "worktree": "w"},
+    Stage.SCOPE: {"feasible": True, "plan": ["do it"], "risks": []},
+    Stage.IMPLEMENT: {"summary": "done", "files_changed": ["a"], "notes": ""},
+    Stage.REVIEW: {"approved": True, "issues": [], "non_blocking": []},
+}
+REJECTED = {
+    "approved": False,
+    "issues": [{"severity": "major", "file": "a", "description": "wrong"}],
+    "non_blocking": [],
+}
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Who is started, as the name of its stem says it."""
+
+    stem: str
+    slug: str
+    stage: Stage
+    attempt: int
+    number: int
+    is_second: bool
+    worktree: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.slug}/{self.stage}/a{self.attempt}/d{self.number}"
+
+    @classmethod
+    def of(cls, words: dict[str, str]) -> "Dispatch":
+        stem = words["stem"]
+        _, slug, name = stem.rsplit("/", 2)
+        name, *more = name.split(".")
+        stage, attempt = name.split("-attempt")
+        numbers = [int(part[1:]) for part in more if part.startswith("d")]
+        return cls(
+            stem=stem,
+            slug=slug,
+            stage=Stage(stage),
+            attempt=int(attempt),
+            number=numbers[0] if numbers else 1,
+            is_second="s2" in more,
+            worktree=slug,
+        )
+
+
+@dataclass
+class Session:
+    """The account's books for a session; they outlive every process."""
+
+    spent: int = 0
+    """Output tokens."""
+    calls: int = 0
+    worked: int = 0
+    """Calls that came to an answer."""
+    users: set[Process] = field(default_factory=set)
+
+
+@dataclass
+class Life:
+    """What one child did, for the witness."""
+
+    dispatch: Dispatch
+    conduct: str
+    process: Process
+    session: str = ""
+    said_result: bool = False
+    finished: bool = False
+    """It came to the end of its conduct: nobody ended it."""
+    tokens: int = 0
+    refused: bool = False
+    """It did not begin: wrong about its session."""
+    members: list[Process] = field(default_factory=list)
+    """The child, and what it left behind."""
+
+
+Choose = Callable[[random.Random, Dispatch], str]
+"""The conduct of a child: a name of CONDUCTS."""
+
+
+class Agents:
+    """All children of a run, and what their account and worktrees hold."""
+
+    def __init__(self, machine: Machine, rng: random.Random, choose: Choose) -> None:
+        self.machine = machine
+        self.rng = rng
+        self.choose = choose
+        self.lives: list[Life] = []
+        self.sessions: dict[str, Session] = {}
+        self.trees: dict[str, int] = {}
+        self.lasts_s_max = 20.0
+        self.spawn_fails = False
+        self.limit_until = 0.0
+        """Wall clock: the account's limit is used up until then; every call meets it."""
+
+    def make(self, process: Process, words: dict[str, str]) -> "Child":
+        if self.spawn_fails:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        dispatch = Dispatch.of(words)
+        conduct = self.choose(self.rng, dispatch)
+        life = Life(dispatch, conduct, process, members=[process])
+        self.lives.append(life)
+        kind = StepsChild if dispatch.stage.is_deterministic else ClientChild
+        return kind(self, life, words["argv"].split("\0"))
+
+
+class Child:
+    def __init__(self, agents: Agents, life: Life, argv: list[str]) -> None:
+        self.agents = agents
+        self.life = life
+        self.argv = argv
+        self.process = life.process
+        self.machine = agents.machine
+        self.rng = agents.rng
+        self.process.on_signal = self._heard
+        self._tells_time = True
+
+    def begin(self) -> None:
+        raise NotImplementedError
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        def if_alive() -> None:
+            if self.process.is_alive:
+                act()
+
+        self.machine.clock.after(delay_s, if_alive)
+
+    def say(self, *lines: bytes) -> None:
+        """A full disk takes a part of it, or nothing; the child does not mind."""
+        try:
+            self.machine.write(f"{self.life.dispatch.stem}.stream.jsonl", b"\n".join([*lines, b""]))
+        except OSError:
+            pass
+
+    def complain(self, text: str) -> None:
+        try:
+            self.machine.write(f"{self.life.dispatch.stem}.stderr.log", text.encode() + b"\n")
+        except OSError:
+            pass
+
+    def end(self, code: int = 0) -> None:
+        self.life.finished = True
+        self.machine.end(self.process, status=code)
+
+    def lasts_s(self) -> float:
+        return self.rng.uniform(0.1, self.agents.lasts_s_max)
+
+    def change_tree(self) -> None:
+        trees = self.agents.trees
+        trees[self.life.dispatch.worktree] = trees.get(self.life.dispatch.worktree, 0) + 1
+
+    def leave_somebody(self) -> None:
+        try:
+            left = self.machine.start(
+                "grandchild", parent=self.process, environment=self.process.environment
+            )
+        except OSError:
+            return
+        left.on_signal = lambda number: None  # deaf to all but SIGKILL
+        self.life.members.append(left)
+
+    def _heard(self, number: int) -> None:
+        if self.life.conduct == "deaf":
+            return
+        if number in (signal.SIGINT, signal.SIGTERM):
+            self.after(0.2, lambda: self.machine.end(self.process, status=-number))
+
+
+class StepsChild(Child):
+    def begin(self) -> None:
+        act = {
+            "success": self._succeed,
+            "leaves": self._succeed,
+            "deaf": self._succeed,
+            "tests_failed": self._fail_tests,
+            "infrastructure": self._fail_machine,
+            "dies": self._die,
+            "silent": self.end,
+            "hangs": lambda: None,
+        }[self.life.conduct]
+        self.after(HANGS_S if self.life.conduct == "hangs" else self.lasts_s(), act)
+
+    def _succeed(self) -> None:
+        if self.life.conduct == "leaves":
+            self.leave_somebody()
+        output = OUTPUTS.get(self.life.dispatch.stage)
+        self._result({"status": "success", "output": output})
+
+    def _fail_tests(self) -> None:
+        error = f"test_{self.rng.choice('abc')} fails {self.rng.random()}"
+        evidence = {"failed": [f"t{self.rng.randrange(1000)}"]}
+        self._result(
+            {"status": "failure", "cause": "tests_failed", "error": error, "evidence": evidence}
+        )
+
+    def _fail_machine(self) -> None:
+        self._result({"status": "failure", "cause": "infrastructure", "error": "no network"})
+
+    def _die(self) -> None:
+        self.life.finished = True
+        self.machine.end(self.process, status=-signal.SIGSEGV)
+
+    def _result(self, result: dict[str, Any]) -> None:
+        self.life.said_result = True
+        self.say(json.dumps({"type": "stage_result", **result}).encode())
+        self.end(0 if result["status"] == "success" else 1)
+
+
+class ClientChild(Child):
+    def begin(self) -> None:
+        flag = "--resume" if "--resume" in self.argv else "--session-id"
+        name = self.life.session = self.argv[self.argv.index(flag) + 1]
+        transcript = f"/transcripts/{name}.jsonl"
+        if (transcript in self.machine.files) != (flag == "--resume"):
+            said = (
+                f"No conversation found with session ID: {name}"
+                if flag == "--resume"
+                else f"Error: Session ID {name} is already in use."
+            )
+            self.life.refused = True
+            self.complain(said)
+            self.after(0.3, lambda: self.end(1))
+            return
+        self.session = self.agents.sessions.setdefault(name, Session())
+        for user in self.session.users:
+            assert not user.is_alive, f"two children in session {name}"
+        self.session.users = {self.process}
+        self.session.calls += 1
+        if self.machine.wall() < self.agents.limit_until and self.life.conduct not in _AT_ONCE:
+            self.life.conduct = "limit"
+        lasts_s = self.lasts_s()
+        if self.life.conduct in _AT_ONCE or self.life.conduct == "limit":
+            self.after(1.0, getattr(self, f"_{self.life.conduct}"))
+            return
+        self.after(min(0.5, lasts_s / 4), self._work)
+        self.after(HANGS_S if self.life.conduct == "hangs" else lasts_s, self._finish)
+
+    def _work(self) -> None:
+        """The first answer: from here on there is a transcript, and money is spent."""
+        name = self.life.session
+        self.machine.create(f"/transcripts/{name}.jsonl").sync()
+        tokens = self.rng.randint(1000, 40_000)
+        self.life.tokens = tokens
+        self.session.spent += tokens
+        self.session.worked += 1
+        lines = [_INIT % name.encode()]
+        if self.life.conduct == "garbage":
+            lines += [b"\xff\xfe\x00 not json", b"\x00" * 50, b'{"type":"news","x":1}']
+        if self.rng.random() < 0.1:
+            lines.append(_WINDOW % (self.rng.uniform(0, 0.6), self.machine.wall() + 3000))
+        number = b"%d" % self.session.calls
+        lines.append(_ASSISTANT % (name[:8].encode() + b"-" + number, TOKENS_IN, tokens))
+        self.say(*lines)
+        if self.life.dispatch.stage is Stage.IMPLEMENT and self.life.conduct != "no_change":
+            self.change_tree()
+
+    def _finish(self) -> None:
+        conduct = self.life.conduct
+        stage = self.life.dispatch.stage
+        if conduct == "dies":
+            self.life.finished = True
+            self.machine.end(self.process, status=-signal.SIGSEGV)
+            return
+        if conduct == "silent":
+            self.end(0)
+            return
+        if conduct == "work_error":
+            self._result(is_error=True, subtype="success", text=f"gave up {self.rng.random()}")
+        elif conduct == "invalid":
+            self._result(output={"nonsense": self.rng.random()})
+        elif conduct == "rejected":
+            self._result(output=REJECTED)
+        elif conduct == "infeasible":
+            self._result(output={"feasible": False, "plan": [], "risks": []})
+        else:
+            self._result(output=OUTPUTS[stage])
+        if conduct == "twice":
+            self._result(output=OUTPUTS[stage])
+        if conduct == "torn":
+            self.machine.files[f"{self.life.dispatch.stem}.stream.jsonl"].data += b'{"type":"res'
+        if conduct == "loses_session":
+            self.machine.files.pop(f"/transcripts/{self.life.session}.jsonl", None)
+        if conduct in ("leaves", "twice"):
+            self.leave_somebody()
+        if conduct != "lingers":
+            self.end(0)
+
+    def _limit(self) -> None:
+        agents = self.agents
+        if agents.limit_until <= self.machine.wall():
+            agents.limit_until = self.machine.wall() + self.rng.uniform(5, 200)
+        if self.rng.random() < 0.8:
+            self.say(_REJECTED_WINDOW % agents.limit_until)
+        self._failed("You've hit your limit", b'"api_error":"usage_limit_reached",')
+
+    def _outage(self) -> None:
+        self._failed("Overloaded", b'"api_error_status":529,')
+
+    def _unauthorized(self) -> None:
+        self._failed("Not logged in", b'"api_error_status":401,')
+
+    def _failed(self, text: str, more: bytes) -> None:
+        self.life.said_result = True
+        self.say(_INIT % self.life.session.encode(), _FAILED % (more, text.encode()))
+        self.end(1)
+
+    def _result(
+        self,
+        *,
+        output: dict[str, Any] | None = None,
+        is_error: bool = False,
+        subtype: str = "success",
+        text: str = "",
+    ) -> None:
+        self.life.said_result = True
+        spent, own = self.session.spent, self.life.tokens
+        total_usd = _usd(spent, self.session.worked)
+        if self.life.conduct == "no_cost":
+            cost = b""
+        elif self.life.conduct == "negative_cost":
+            cost = b'"total_cost_usd":-1,'
+        else:
+            # ``own`` is what a client of this version says of this call alone.
+            usage = b'{"%s":{"inputTokens":%d,"outputTokens":%d,"costUSD":%.9f}}'
+            name = MODEL.encode()
+            cost = b'"total_cost_usd":%.9f,"modelUsage":' % total_usd
+            cost += usage % (name, TOKENS_IN * self.session.worked, spent, total_usd)
+            own_usage = usage % (name, TOKENS_IN, own, _usd(own, 1))
+            cost += b',"model_usage_since_last_result":' + own_usage + b","
+        if self.life.conduct == "twice":
+            self.life.tokens = 0
+        self.say(
+            b'{"type":"result",%s"subtype":"%s","is_error":%s,"result":%s,"num_turns":2,'
+            b'"structured_output":%s}'
+            % (
+                cost,
+                subtype.encode(),
+                b"true" if is_error else b"false",
+                json.dumps(text).encode(),
+                json.dumps(output).encode(),
+            )
+        )
+
+
+_AT_ONCE = frozenset({"limit", "outage", "unauthorized"})
+"""It fails before it works, and costs nothing."""
+
+_INIT = (
+    b'{"type":"system","subtype":"init","session_id":"%s","model":"claude-sonnet-5",'
+    b'"claude_code_version":"2.1.332","apiKeySource":"none"}'
+)
+_ASSISTANT = (
+    b'{"type":"assistant","message":{"id":"%s","model":"claude-sonnet-5",'
+    b'"content":[{"type":"text","text":"working"}],'
+    b'"usage":{"input_tokens":%d,"output_tokens":%d}}}'
+)
+_WINDOW = (
+    b'{"type":"rate_limit_event","rate_limit_info":{"status":"allowed",'
+    b'"rateLimitType":"five_hour","utilization":%.3f,"resetsAt":%.1f}}'
+)
+_REJECTED_WINDOW = (
+    b'{"type":"rate_limit_event","rate_limit_info":{"status":"rejected",'
+    b'"rateLimitType":"five_hour","utilization":1.0,"resetsAt":%.3f}}'
+)
+_FAILED = (
+    b'{"type":"result",%s"subtype":"success","is_error":true,"result":"%s","num_turns":1,'
+    b'"total_cost_usd":0}'
+)
+
+
+def _usd(tokens_out: int, calls: int) -> float:
+    return (tokens_out * PRICE.output + TOKENS_IN * calls * PRICE.input) / 1e6
