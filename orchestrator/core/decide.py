@@ -25,6 +25,7 @@ from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.core.storm import storm_of, weather
 
 PROBES_DOUBLED_MAX = 4
+LAST_WORDS_CHARS_MAX = 2_000
 OUTAGE_DELAY_S_MAX = 1800.0
 
 
@@ -60,6 +61,8 @@ def _failed(
             return (_record(lease, report, Outcome.HELD), held)
         case Follow.REPAIR:
             return _repair(state, task, lease, report)
+        case Follow.ROTATE:
+            return _rotate(state, task, lease, report)
         case Follow.AGAIN:
             return _again(state, task, lease, report)
         case Follow.MORE_MONEY:
@@ -69,7 +72,7 @@ def _failed(
         case Follow.WAIT_OUTAGE:
             return _wait_outage(state, task, lease, report, now)
         case Follow.PAUSE:
-            return _pause(state, task, lease, report)
+            return _pause(state, task, lease, report, now)
 
 
 def _storm(state: RunState, task: TaskState, cause: Cause, signature: str) -> set[TaskId]:
@@ -203,6 +206,14 @@ def _again(
     return _same_attempt(task, lease, report)
 
 
+def _rotate(
+    state: RunState, task: TaskState, lease: Lease, report: Report
+) -> tuple[KnownEvent, ...]:
+    if task.rotations >= state.settings.rotations_max:
+        return _retry(state, task, lease, report, stage=task.stage)
+    return _same_attempt(task, lease, report, fresh_session=True)
+
+
 def _more_money(
     state: RunState, task: TaskState, lease: Lease, report: Report
 ) -> tuple[KnownEvent, ...]:
@@ -243,8 +254,11 @@ def _wait_outage(
 
 
 def _pause(
-    state: RunState, task: TaskState, lease: Lease, report: Report
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
+    if report.ending.cause is Cause.AUTH and state.totals.cost_usd and not task.outages:
+        # The login has worked in this run: another process may be renewing it just now.
+        return _wait_outage(state, task, lease, report, now)
     again = _same_attempt(task, lease, report)
     if state.paused is not None:
         return again
@@ -259,6 +273,7 @@ def _same_attempt(
     *,
     not_before: float | None = None,
     infrastructure: bool = False,
+    fresh_session: bool = False,
     signature: str = "",
 ) -> tuple[KnownEvent, ...]:
     again = RetryScheduled(
@@ -268,10 +283,13 @@ def _same_attempt(
         spends_attempt=False,
         reason=_reason(report),
         not_before=not_before,
+        fresh_session=fresh_session,
         infrastructure=infrastructure,
         run_reset=infrastructure,
     )
-    return (_record(lease, report, Outcome.AGAIN, signature), again)
+    words = "" if task.stage.is_deterministic else report.ending.raw_output
+    record = _record(lease, report, Outcome.AGAIN, signature, last_words=words)
+    return (record, again)
 
 
 def _reason(report: Report) -> str:
@@ -279,7 +297,9 @@ def _reason(report: Report) -> str:
     return f"{cause}: {report.ending.error}" if report.ending.error else str(cause)
 
 
-def _record(lease: Lease, report: Report, outcome: Outcome, signature: str = "") -> StageRecorded:
+def _record(
+    lease: Lease, report: Report, outcome: Outcome, signature: str = "", last_words: str = ""
+) -> StageRecorded:
     ending = report.ending
     return StageRecorded(
         task_id=lease.task_id,
@@ -295,6 +315,7 @@ def _record(lease: Lease, report: Report, outcome: Outcome, signature: str = "")
         signature=signature,
         session_id=ending.session_id or lease.session_id,
         session_lost=ending.session_lost,
+        last_words=last_words[-LAST_WORDS_CHARS_MAX:],
         model=lease.model,
         cost=ending.cost,
         checkpoint=report.checkpoint,

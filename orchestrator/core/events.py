@@ -91,7 +91,8 @@ class StageDispatched(_Event, frozen=True, kw_only=True):
     effort: str = ""
     prompt_sha256: str = ""
     tree_before: str = ""
-    """The worktree's tree when this attempt first began; empty where it does not matter."""
+    """The worktree's tree when this attempt first began, of implement the first attempt in a
+    row; empty where it does not matter."""
     max_budget_usd: float | None = None
 
 
@@ -125,6 +126,8 @@ class StageRecorded(_Event, frozen=True, kw_only=True):
     """What identical failures share; empty where there is nothing to compare."""
     session_id: SessionId | None = None
     session_lost: bool = False
+    last_words: str = ""
+    """Of the model, where the attempt goes on: for a session that may have to take over."""
     model: str = ""
     cost: CallCost | None = None
     checkpoint: Checkpoint | None = None

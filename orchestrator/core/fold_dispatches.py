@@ -85,7 +85,9 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     task.records += 1
     state.audit.recorded += 1
     task.crashes += event.cause is Cause.CRASH
-    task.outages = task.outages + 1 if event.cause is Cause.OUTAGE else 0
+    task.rotations += event.cause is Cause.SESSION_LOST
+    task.outages = task.outages + 1 if event.cause in _PASSING else 0
+    task.last_words = event.last_words or task.last_words
     if not event.stage.is_deterministic:
         state.audit.calls += 1
         by_lane = state.audit.calls_by_lane
@@ -107,12 +109,15 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         kind[task.id] = (event.stage, event.attempt)
 
 
+_PASSING = frozenset({Cause.OUTAGE, Cause.AUTH})
 _MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
 
 
 def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
     _clear_up(state, event.stage)
     task.crashes = 0
+    task.rotations = 0
+    task.last_words = ""
     task.infrastructure_retries = 0
     task.interrupted = False
     task.tree_before = ""
@@ -158,7 +163,8 @@ def _complete(state: RunState, task: TaskState) -> None:
 def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> None:
     task = task_of(state, event.task_id)
     require(task.lease is None, "a task is retried while it runs")
-    moved = event.stage is not task.stage or event.attempt != task.attempt
+    left = event.stage is not task.stage
+    moved = left or event.attempt != task.attempt
     task.stage, task.attempt = event.stage, event.attempt
     task.attempts[event.stage] = event.attempt
     task.not_before = event.not_before
@@ -168,6 +174,11 @@ def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> Non
     task.interrupted = not event.spends_attempt and not event.infrastructure
     if moved:
         task.crashes = 0
+        task.rotations = 0
+        task.last_words = ""
+    if left or (moved and event.stage is not Stage.IMPLEMENT):
+        # Implement is judged by what all of its attempts in a row changed: one that answers well
+        # at last may find the work done, and must answer for what the others left.
         task.tree_before = ""
     if event.spends_attempt:
         state.audit.attempts_spent += 1

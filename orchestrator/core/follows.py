@@ -20,6 +20,8 @@ class Follow(Enum):
     """A person has to look."""
     REPAIR = auto()
     """The same attempt after the reset command, at most ``infrastructure_retries_max`` times."""
+    ROTATE = auto()
+    """The same attempt in a fresh session, at most ``rotations_max`` times: then it is spent."""
     AGAIN = auto()
     """The same attempt, at once."""
     MORE_MONEY = auto()
@@ -46,6 +48,7 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.MERGE_CONFLICT: Follow.HOLD,
     Cause.INFRASTRUCTURE: Follow.REPAIR,
     Cause.CRASH: Follow.AGAIN,
+    Cause.SESSION_LOST: Follow.ROTATE,
     Cause.INTERRUPTED: Follow.AGAIN,
     Cause.BUDGET: Follow.MORE_MONEY,
     Cause.LIMIT: Follow.WAIT_LIMIT,

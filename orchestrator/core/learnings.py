@@ -37,7 +37,7 @@ def learnings_from(task: TaskState, ending: Ending) -> str:
     if isinstance(told, str) and told:
         parts.append(told)
     elif ending.cause is Cause.REJECTED:
-        parts.extend(_findings(ending.structured_output))
+        parts.extend(findings(ending.structured_output))
     elif ending.raw_output:
         parts.append(f"The last output was:\n{ending.raw_output[-OUTPUT_TAIL_CHARS_MAX:]}")
     text = "\n".join(parts)
@@ -46,7 +46,8 @@ def learnings_from(task: TaskState, ending: Ending) -> str:
     return text[:LEARNINGS_CHARS_MAX]
 
 
-def _findings(output: Any) -> list[str]:
+def findings(output: Any) -> list[str]:
+    """A review's issues, a line each."""
     if not isinstance(output, dict):
         return []
     lines = []

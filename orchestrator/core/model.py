@@ -103,6 +103,8 @@ class Cause(StrEnum):
     INFRASTRUCTURE = "infrastructure"
     # Not the work's fault: the same attempt again, nothing spent.
     CRASH = "crash"
+    SESSION_LOST = "session_lost"
+    """Its context is used up, or it cannot be resumed: another session goes on with the work."""
     INTERRUPTED = "interrupted"
     LIMIT = "limit"
     OUTAGE = "outage"

@@ -23,6 +23,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "send_backs_max": (0, 100),
     "infrastructure_retries_max": (0, 100),
     "dispatches_max": (1, 1000),
+    "rotations_max": (0, 1000),
     "failing_tasks_max": (1, 1_000_000),
     "budget_usd": (0, 1_000_000),
 }

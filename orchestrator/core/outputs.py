@@ -70,7 +70,9 @@ def judge(
             reason = output.get("blocked_reason") or "scope says that it cannot be done"
             return _failed(ending, Cause.NOT_FEASIBLE, str(reason))
         case Stage.IMPLEMENT if tree == tree_before:
-            return _failed(ending, Cause.NO_CHANGE, "implement changed no file")
+            denied = ", ".join(map(str, ending.evidence.get("denied_tools") or ()))
+            why = f"; it was denied {denied}: see agent.allowed_tools" if denied else ""
+            return _failed(ending, Cause.NO_CHANGE, f"implement changed no file{why}")
         case Stage.IMPLEMENT if conflicts:
             names = ", ".join(conflicts[:5])
             return _failed(ending, Cause.CONFLICT_MARKERS, f"conflict markers are left in {names}")

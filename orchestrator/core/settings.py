@@ -21,6 +21,8 @@ class Settings(Record, frozen=True, kw_only=True):
     send_backs_max: int = 2
     """How often review may send a task back to implement."""
     infrastructure_retries_max: int = 2
+    rotations_max: int = 2
+    """Fresh sessions that one attempt may have where its session cannot go on."""
     dispatches_max: int = 8
     """Crashes of one attempt before the task is given up: a bound on crash loops."""
     failing_tasks_max: int = 3

@@ -93,8 +93,10 @@ class TaskState:
     """Dispatches of the present attempt that died under it: bounded by ``dispatches_max``."""
     records: int = 0
     """Recorded dispatches: numbers the files ``NN-<stage>.json``."""
+    rotations: int = 0
+    """Sessions of the present attempt that could not go on."""
     outages: int = 0
-    """Outages in a row: the delay grows with them."""
+    """Outages in a row, failed logins among them: the delay grows with them."""
     infrastructure_retries: int = 0
     send_backs: int = 0
     round: int = 1
@@ -114,6 +116,8 @@ class TaskState:
     review_session: Session | None = None
     learnings: str = ""
     """What the next attempt is told."""
+    last_words: str = ""
+    """What the model said last in an attempt that goes on."""
     interrupted: bool = False
     """The last dispatch of this attempt was cut off: the next one is told."""
     run_reset: bool = False
