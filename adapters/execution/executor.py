@@ -20,7 +20,9 @@ import msgspec
 import trio
 
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
-from adapters.execution.supervise import Supervisor, Tail
+from adapters.execution.supervise import Supervisor
+from adapters.execution.tail import Tail
+from adapters.execution.work_file import read_work, work_of_lease, write_work
 from adapters.host.watcher import FileWatcher
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import (
@@ -126,7 +128,7 @@ class SupervisedExecutor:
     async def prepare(self, work: WorkItem) -> None:
         stem = self._first(work)
         try:
-            await trio.to_thread.run_sync(_write_down, stem, work)
+            await trio.to_thread.run_sync(write_work, stem, work)
             self._supervisor.lock(stem)
         except BlockingIOError as fault:
             raise EnvironmentFault(
@@ -163,7 +165,7 @@ class SupervisedExecutor:
             return SeenAlive(shim_lost=True)
         if not stem.was_started():
             return SeenNothing()
-        work = _read_down(stem, lease)
+        work = read_work(stem, lease)
         if work is None:
             return SeenDead("it was killed, and its work item is lost")
         if await self._says_result(work, stem):
@@ -175,7 +177,7 @@ class SupervisedExecutor:
     async def attach(self, lease: Lease, observe: Observe) -> Ending:
         stem = latest_start(self._first(lease))
         try:
-            work = _read_down(stem, lease) or _from_lease(lease)
+            work = read_work(stem, lease) or work_of_lease(lease)
             return await self._follow(work, stem, observe, spawned=None)
         except Exception as fault:  # noqa: BLE001 - as in run()
             return await self._broken(lease.work_item_id, stem, fault)
@@ -212,8 +214,7 @@ class SupervisedExecutor:
     async def _follow(
         self, work: WorkItem, stem: Stem, observe: Observe, *, spawned: int | None
     ) -> Ending:
-        if (lane := self._lanes.get(work.lane)) is None:
-            return _ending(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
+        lane = self._lanes[work.lane]
         reader = lane.reader(work)
         linger = Linger()
 
@@ -332,50 +333,4 @@ def _dated(ending: Ending, record: ExitRecord, exit_: ChildExit | None = None) -
         exit=exit_ or record.child_exit,
         started_at=record.started_at,
         ended_at=record.ended_at,
-    )
-
-
-def _write_down(stem: Stem, work: WorkItem) -> None:
-    """The prompt durably; the rest of the work item for whoever takes the dispatch up."""
-    stem.directory.mkdir(parents=True, exist_ok=True)
-    with stem.prompt.open("wb") as file:
-        file.write(work.prompt.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())
-    stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
-
-
-def _read_down(stem: Stem, lease: Lease) -> WorkItem | None:
-    try:
-        work = msgspec.json.decode(stem.work.read_bytes(), type=WorkItem)
-        prompt = stem.prompt.read_text("utf-8", "replace")
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-    if work.content_hash != lease.content_hash:
-        return None
-    return msgspec.structs.replace(work, prompt=prompt)
-
-
-def _from_lease(lease: Lease) -> WorkItem:
-    """What can still be said of a work item whose file is lost."""
-    return WorkItem(
-        id=lease.work_item_id,
-        content_hash=lease.content_hash,
-        run_id="",
-        task_id=lease.task_id,
-        stage=lease.stage,
-        attempt=lease.attempt,
-        dispatch=lease.dispatch,
-        lane=lease.lane,
-        model=lease.model,
-        effort=lease.effort,
-        prompt="",
-        output_schema=None,
-        session_id=lease.session_id,
-        resume=lease.resume,
-        cwd=lease.worktree,
-        timeout_s=lease.timeout_s,
-        max_budget_usd=lease.max_budget_usd,
-        env={},
-        created_at=lease.dispatched_at,
     )

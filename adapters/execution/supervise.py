@@ -18,12 +18,12 @@ import trio
 
 from adapters.execution import shim_start
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem
+from adapters.execution.tail import Tail
 from adapters.host import processes, waiting
 from adapters.host.watcher import Changed, FileWatcher
 from orchestrator.core.model import HostIdentity, ProcessIdentity
 from orchestrator.core.settings import Settings
 
-CHUNK_BYTES = 1 << 17
 LOOK_AGAIN_S = 2.0
 """A file system that tells nobody of a change is looked at this often."""
 IDENTITY_WAIT_S = 30.0
@@ -274,31 +274,3 @@ class Supervisor:
                 gone = True
             if gone:
                 self._unreaped.discard(pid)
-
-
-class Tail:
-    """A file that grows, read from its start in bounded pieces."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd: int | None = None
-
-    async def feed(self, feed: Callable[[bytes], None]) -> None:
-        """All that is there now; what is written meanwhile is left for the next time."""
-        if self._fd is None:
-            try:
-                self._fd = os.open(self._path, os.O_RDONLY)
-            except FileNotFoundError:
-                return
-        left = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR)
-        while left > 0 and (data := os.read(self._fd, min(CHUNK_BYTES, left))):
-            left -= len(data)
-            feed(data)
-            await trio.lowlevel.checkpoint()
-
-    def __enter__(self) -> "Tail":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd is not None:
-            os.close(self._fd)

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from adapters.execution.executor import Command, Reader
-from adapters.execution.supervise import CHUNK_BYTES
+from adapters.execution.tail import CHUNK_BYTES
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import Cause, ChildExit, Ending, ResultStatus, WorkItem
 from orchestrator.core.settings import Settings

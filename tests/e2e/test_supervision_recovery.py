@@ -110,7 +110,7 @@ async def test_the_end_of_an_adopted_child_is_seen_at_once(tmp_path: Path) -> No
             await trio.sleep(0.1)
             (tmp_path / "go").touch()
         delay_s = time.time() - float(bench.stem(work).stream.read_text())
-    assert delay_s < 0.25  # 5 ms on an idle machine; a poll of the files would take longer
+    assert delay_s < 0.25  # 4 ms, where the machine has nothing else to do
 
 
 async def test_what_ended_without_a_driver_is_harvested(tmp_path: Path) -> None:
@@ -293,7 +293,8 @@ async def _leave_dead(bench: Bench, work: WorkItem) -> None:
         nursery.start_soon(executor.run, work, lambda _: None)
         record = await _kill_shim(bench.stem(work))
         nursery.cancel_scope.cancel()
-    for pid in bench.tagged(work):
-        with contextlib.suppress(ProcessLookupError):  # a short-lived helper of the child
-            os.kill(pid, signal.SIGKILL)
+    while pids := bench.tagged(work):  # what is killed may have forked just before
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     await waiting.wait_for_exit(record.child)

@@ -1,0 +1,59 @@
+"""A work item on disk, for whoever takes its dispatch up: the prompt, and the rest.
+
+Invariant: the prompt is synced before this says so; the rest may be lost in a power cut, and what
+the lease says then stands for it.
+"""
+
+import os
+
+import msgspec
+
+from adapters.execution.stems import Stem
+from orchestrator.core.model import WorkItem
+from orchestrator.core.state import Lease
+
+
+def write_work(stem: Stem, work: WorkItem) -> None:
+    stem.directory.mkdir(parents=True, exist_ok=True)
+    with stem.prompt.open("wb") as file:
+        file.write(work.prompt.encode("utf-8", "replace"))
+        file.flush()
+        os.fsync(file.fileno())
+    stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
+
+
+def read_work(stem: Stem, lease: Lease) -> WorkItem | None:
+    """None: lost, or of another dispatch than the lease's."""
+    try:
+        work = msgspec.json.decode(stem.work.read_bytes(), type=WorkItem)
+        prompt = stem.prompt.read_text("utf-8", "replace")
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    if work.content_hash != lease.content_hash:
+        return None
+    return msgspec.structs.replace(work, prompt=prompt)
+
+
+def work_of_lease(lease: Lease) -> WorkItem:
+    """What can still be said of a work item whose file is lost."""
+    return WorkItem(
+        id=lease.work_item_id,
+        content_hash=lease.content_hash,
+        run_id="",
+        task_id=lease.task_id,
+        stage=lease.stage,
+        attempt=lease.attempt,
+        dispatch=lease.dispatch,
+        lane=lease.lane,
+        model=lease.model,
+        effort=lease.effort,
+        prompt="",
+        output_schema=None,
+        session_id=lease.session_id,
+        resume=lease.resume,
+        cwd=lease.worktree,
+        timeout_s=lease.timeout_s,
+        max_budget_usd=lease.max_budget_usd,
+        env={},
+        created_at=lease.dispatched_at,
+    )
