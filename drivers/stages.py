@@ -6,6 +6,8 @@ writes it.
 
 from dataclasses import dataclass
 
+import msgspec
+
 from orchestrator.core.events import StageDispatched
 from orchestrator.core.model import (
     Cause,
@@ -55,6 +57,8 @@ class Dispatched:
     tree_before: str
     number: int
     """Of the checkpoint: the task's recorded dispatches, this one included."""
+    delivered: str
+    """The commit that deliver left on the branch, which review judges; "" before."""
 
     @classmethod
     def of(cls, state: RunState, lease: Lease) -> "Dispatched":
@@ -69,6 +73,7 @@ class Dispatched:
             worktree=lease.worktree,
             tree_before=lease.tree_before,
             number=task.records + 1,
+            delivered=(task.outputs.get(Stage.DELIVER) or {}).get("commit", ""),
         )
 
 
@@ -133,6 +138,9 @@ async def verify(out: Dispatched, ending: Ending, workspace: Workspace) -> Repor
 
 async def _judged(out: Dispatched, ending: Ending, workspace: Workspace) -> Ending:
     tree = await workspace.tree(out.worktree)
+    if out.stage is Stage.REVIEW:
+        evidence = {**ending.evidence, "reviewed_commit": out.delivered, "reviewed_tree": tree}
+        ending = msgspec.structs.replace(ending, evidence=evidence)
     conflicts: tuple[str, ...] = ()
     if out.stage is Stage.IMPLEMENT and tree != out.tree_before:
         conflicts = await workspace.conflict_markers(out.worktree, out.tree_before)

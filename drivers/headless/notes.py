@@ -23,8 +23,13 @@ class Notes:
         out = message.out
         match message.observation:
             case Started(shim=shim, child=child):
+                lease = state.in_flight.get(out.task_id)
                 started = ChildStarted(
-                    task_id=out.task_id, work_item_id=out.work_item_id, shim=shim, child=child
+                    task_id=out.task_id,
+                    work_item_id=out.work_item_id,
+                    shim=shim,
+                    child=child,
+                    host=lease.host if lease else None,
                 )
                 self._notes.append(started)
             case WindowsSeen(windows=windows):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from orchestrator.core.errors import Blocked
-from orchestrator.core.events import DispatchReclaimed, KnownEvent
+from orchestrator.core.events import ChildAdopted, DispatchReclaimed, KnownEvent
 from orchestrator.core.model import HostIdentity, TaskId
 from orchestrator.core.state import Lease, RunState
 
@@ -94,6 +94,8 @@ def recover(
                 continue
             case SeenAlive(shim_lost=lost):
                 events.append(_reclaimed(lease, "adopted", "its shim is gone" if lost else ""))
+                adopted = ChildAdopted(task_id=lease.task_id, work_item_id=lease.work_item_id)
+                events.append(adopted)
                 attach.append(lease.task_id)
             case SeenEnded():
                 events.append(_reclaimed(lease, "harvested"))

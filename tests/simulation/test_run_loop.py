@@ -11,6 +11,8 @@ import trio.testing
 from drivers.headless.outside import Invocation
 from orchestrator.core.errors import ExitStatus
 from orchestrator.core.events import (
+    ChildAdopted,
+    ChildStarted,
     CooldownStarted,
     DispatchReclaimed,
     RetryScheduled,
@@ -191,6 +193,10 @@ async def test_a_signal_detaches_and_the_next_driver_adopts(
     assert end.exit_status == 0
     reclaimed = [e.event.how for e in entries if isinstance(e.event, DispatchReclaimed)]
     assert reclaimed == ["adopted", "adopted"]
+    assert len([e for e in entries if isinstance(e.event, ChildAdopted)]) == 2
+    hosts = [e.event.host for e in entries if isinstance(e.event, ChildStarted)]
+    assert len(hosts) >= 12 - 2
+    assert set(hosts) == {HOST}
     assert len(world.children) == 2 * 6 > started
     state = replay(entries)
     assert state.audit.dispatched == state.audit.recorded

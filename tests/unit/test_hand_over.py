@@ -1,8 +1,8 @@
-"""A new session in a worktree that another worked in: what is kept first, and what it is told."""
+"""What one try at a stage leaves to the next: the worktree, what it is told, what it is held to."""
 
 import pytest
 
-from drivers.stages import Errand, make_errand
+from drivers.stages import Dispatched, Errand, make_errand, verify
 from orchestrator.core.decide import decide
 from orchestrator.core.model import Cause, Ending, Report, ResultStatus, SessionId, Stage
 from orchestrator.core.plan import StartStage
@@ -94,3 +94,36 @@ async def test_a_session_that_is_lost_is_taken_over_at_the_same_attempt(
     assert ("take this over" in again.work.prompt) == is_lost
     assert ("\n> +half\n" in again.work.prompt) == is_lost
     assert len(bench.salvaged()) == is_lost
+
+
+async def test_what_the_attempts_of_implement_changed_counts_together(
+    autojump_clock: object,
+) -> None:
+    bench = Bench()
+    untouched = await bench.workspace.tree(bench.path)
+    await bench.end(failing(Cause.INVALID_OUTPUT, "no JSON"))
+    bench.workspace.worktrees[bench.path].files["a.txt"] = (b"two\n", False)
+    assert (await bench.errand()).event.tree_before == untouched
+    await bench.end(success(Stage.IMPLEMENT))
+    await bench.end(failing(Cause.TESTS_FAILED, "t1"))
+    sent_back = await bench.errand()
+    assert (sent_back.work.stage, sent_back.work.attempt) == (Stage.IMPLEMENT, 3)
+    assert sent_back.event.tree_before == await bench.workspace.tree(bench.path) != untouched
+
+
+async def test_a_verdict_is_kept_with_the_commit_that_it_saw(autojump_clock: object) -> None:
+    bench = Bench()
+    await bench.end(success(Stage.IMPLEMENT))
+    await bench.end(success(Stage.TEST))
+    delivered = {"branch": "b", "commit": "c0ffee"}
+    await bench.end(Ending(status=ResultStatus.SUCCESS, structured_output=delivered))
+    errand = await bench.errand()
+    bench.run.add(errand.event)
+    out = Dispatched.of(bench.run.state, bench.run.state.in_flight[A])
+    for approved, cause in ((True, None), (False, Cause.REJECTED)):
+        verdict = {"approved": approved, "issues": [], "non_blocking": []}
+        ending = Ending(status=ResultStatus.SUCCESS, structured_output=verdict)
+        seen = (await verify(out, ending, bench.workspace)).ending
+        assert seen.cause is cause
+        assert seen.evidence["reviewed_commit"] == "c0ffee"
+        assert seen.evidence["reviewed_tree"] == await bench.workspace.tree(bench.path)
