@@ -40,18 +40,18 @@ def next_steps(status: Status, *, program: Sequence[str] = ("orchestrator",)) ->
         steps.append(Step("look on", command("watch")))
     elif not status.terminal:
         steps += _when_nobody_drives(status, drive, command("add-task", "--all"))
+        if status.scheduler.limited_by == "budget":
+            raise_it = command("unpause", "--raise-budget", "USD")
+            steps.insert(0, Step("the budget is spent or promised; raise it", raise_it))
     if status.run_state is RunStatus.PAUSED:
         steps.insert(0, Step(f"{status.reason}; go on", command("unpause")))
     for task in status.tasks:
         if len(steps) >= STEPS_MAX:
             break
         if task.state is TaskStatus.HELD:
-            steps.append(
-                Step(
-                    f"{task.task_id} is held ({_short(task.reason)}): do it again, or give it up",
-                    command("requeue", task.task_id),
-                )
-            )
+            held = f"{task.task_id} is held ({_short(task.reason)})"
+            steps.append(Step(f"{held}: do it again", command("requeue", task.task_id)))
+            steps.append(Step("or give it up", command("abandon", task.task_id)))
         elif task.state is TaskStatus.FAILED:
             steps.append(
                 Step(
@@ -83,5 +83,5 @@ def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
 
 
 def _short(reason: str | None, width: int = 60) -> str:
-    text = " ".join((reason or "no reason was given").split())
+    text = " ".join((reason or "`status` says why").split())
     return text if len(text) <= width else text[: width - 1] + "…"
