@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REF,…",
         help="what each of them depends on, beside what the source says",
     )
-    parser.add_argument("--lane", choices=[*Pipeline], help="other than the run's")
+    parser.add_argument(
+        "--lane", choices=[lane.value for lane in Pipeline], help="other than the run's"
+    )
     parser.add_argument("--model", metavar="M", help="for all of its model stages")
     parser.add_argument("--effort", choices=EFFORTS, help="for all of its model stages")
 

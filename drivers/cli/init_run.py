@@ -21,13 +21,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lane",
         default="full",
-        choices=[*Pipeline],
+        choices=[lane.value for lane in Pipeline],
         help="full: all six stages; lite: no scope; micro: no scope and no test (default: full)",
     )
     parser.add_argument("--max-concurrent", metavar="N", help="children at once (default: 3)")
     parser.add_argument("--budget-usd", metavar="X", help="what the run may spend (default: all)")
     parser.add_argument(
-        "--mode", default="headless", choices=[*Mode], help="who runs the model's stages"
+        "--mode",
+        default="headless",
+        choices=[mode.value for mode in Mode],
+        help="who runs the model's stages",
     )
 
 

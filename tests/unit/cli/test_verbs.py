@@ -50,3 +50,12 @@ def test_a_value_may_look_like_anything_after_two_dashes() -> None:
     verb, rest = arguments.split(["requeue", "--", "--odd"])
     assert verb is not None
     assert parser.parse(verb, verb.load(), rest).tasks == ["--odd"]
+
+
+@pytest.mark.parametrize("words", [["init-run", "--lane"], ["init-run", "--mode"]])
+def test_a_wrong_choice_is_told_the_right_ones_as_they_are_written(words: list[str]) -> None:
+    verb, rest = arguments.split([*words, "big"])
+    assert verb is not None
+    with pytest.raises(Usage, match="choose from") as told:
+        parser.parse(verb, verb.load(), rest)
+    assert "<" not in str(told.value)
