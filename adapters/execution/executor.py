@@ -47,6 +47,7 @@ from orchestrator.ports.execution import (
     SeenEnded,
     SeenNothing,
     Started,
+    Unwanted,
 )
 from orchestrator.ports.host import Host
 
@@ -222,6 +223,8 @@ class SupervisedExecutor:
             for observation in reader.feed(data):
                 if isinstance(observation, ResultSeen):
                     linger.renew(self._settings().result_linger_s)
+                elif isinstance(observation, Unwanted):
+                    self._supervisor.ask_to_stop(stem)
                 observe(observation)
 
         def started(record: ShimRecord) -> None:

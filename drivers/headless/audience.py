@@ -63,7 +63,14 @@ class Listeners:
             case StageRecorded(task_id=task, stage=stage, outcome=outcome, cause=cause) as event:
                 cost_usd = f"{event.cost.cost_usd:.4f}" if event.cost else None
                 self.say(
-                    "recorded", task=task, stage=stage, outcome=outcome, cause=cause, usd=cost_usd
+                    "recorded",
+                    task=task,
+                    stage=stage,
+                    outcome=outcome,
+                    cause=cause,
+                    usd=cost_usd,
+                    another_model=event.evidence.get("another_model"),
+                    on_paid_credits=event.evidence.get("using_overage"),
                 )
             case DispatchReclaimed(work_item_id=work_item, how=how):
                 self.say("taken up again", dispatch=work_item, how=how)

@@ -29,7 +29,13 @@ class ResultSeen(msgspec.Struct, frozen=True):
     """The child said its result; it may live on for a while."""
 
 
-Observation = Started | WindowsSeen | ResultSeen
+class Unwanted(msgspec.Struct, frozen=True):
+    """The child does what it must not, and costs money: the executor stops it at once."""
+
+    why: str
+
+
+Observation = Started | WindowsSeen | ResultSeen | Unwanted
 Observe = Callable[[Observation], None]
 """Called from the dispatch's own trio task; must not block."""
 

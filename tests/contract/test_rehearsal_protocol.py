@@ -218,7 +218,6 @@ def _judged(case: Case, played: Played) -> Any:
             exit=ChildExit(code=played.status),
             stderr_tail=played.stderr,
             schema=case.schema,
-            key_is_ours=bool(case.env),
             again=False,
             now=NOW,
         )

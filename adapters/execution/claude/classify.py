@@ -41,8 +41,6 @@ class Ended:
     exit: ChildExit
     stderr_tail: str
     schema: Mapping[str, Any] | None
-    key_is_ours: bool
-    """The project file names ANTHROPIC_API_KEY, or sets it."""
     again: bool
     """This was the second start of the dispatch."""
     now: float
@@ -58,7 +56,7 @@ class Ended:
 
 def classify(ended: Ended) -> Verdict | StartAgain:
     seen = ended.seen
-    if seen.api_key_source == "ANTHROPIC_API_KEY" and not ended.key_is_ours:
+    if seen.bills_another_key:
         return _failed(
             Means(
                 Cause.MISCONFIGURED,
@@ -88,9 +86,7 @@ def _session_trouble(ended: Ended, result: Result | None) -> Verdict | StartAgai
         return None
     if not ended.again:
         return StartAgain("the session does not exist" if unknown else "the session exists already")
-    return _failed(
-        Means(Cause.CRASH, "the session can be neither begun nor resumed", session_lost=True), said
-    )
+    return _failed(verdicts.SESSION_GONE, said)
 
 
 def _succeeded(ended: Ended, result: Result) -> Verdict:
@@ -101,6 +97,14 @@ def _succeeded(ended: Ended, result: Result) -> Verdict:
             Means(Cause.INVALID_OUTPUT, "it reported success without having done anything"),
             result.text,
         )
+    if ended.seen.subagents_lost:
+        return _failed(
+            Means(
+                Cause.INVALID_OUTPUT,
+                "it reported success while a subagent was at work, whose work is lost",
+            ),
+            status=ResultStatus.FAILURE,
+        )
     if ended.schema is None:
         return Verdict(status=ResultStatus.SUCCESS)
     output = result.structured_output
@@ -108,8 +112,10 @@ def _succeeded(ended: Ended, result: Result) -> Verdict:
         output = _as_json(result.text)
     wrong = "there is none" if output is None else misfit(output, ended.schema)
     if wrong:
+        said = result.text if output is None else ""
         return _failed(
             Means(Cause.INVALID_OUTPUT, f"its output does not fit the schema: {wrong}"),
+            said,
             status=ResultStatus.SCHEMA_VIOLATION,
         )
     return Verdict(status=ResultStatus.SUCCESS, structured_output=output)

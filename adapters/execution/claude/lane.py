@@ -1,5 +1,6 @@
 """The lane ``headless:claude``: how a model stage is started, read and judged."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from adapters.execution.claude.wire import mapping, one_line
 from adapters.execution.executor import Command, Reader, StartAgain
 from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem
 from orchestrator.core.settings import Project
+
+_FAMILY = re.compile(r"(?:^|-)(opus|sonnet|haiku|fable)(?:-|$)")
 
 
 class ClaudeLane:
@@ -47,7 +50,7 @@ class ClaudeLane:
         )
 
     def reader(self, work: WorkItem) -> ClaudeReader:
-        return ClaudeReader()
+        return ClaudeReader(key_is_ours="ANTHROPIC_API_KEY" in self.environment(work))
 
     def conclude(
         self,
@@ -66,7 +69,6 @@ class ClaudeLane:
                 exit=exit,
                 stderr_tail=stderr_tail,
                 schema=work.output_schema,
-                key_is_ours="ANTHROPIC_API_KEY" in env,
                 again=again,
                 now=self._now(),
             )
@@ -86,15 +88,22 @@ def _ending(
         cause=verdict.cause,
         error=verdict.error,
         structured_output=verdict.structured_output,
-        raw_output=(seen.result.text if seen.result else "")[:TEXT_CHARS_MAX] or seen.last_text,
+        raw_output=_last_words(seen),
         session_id=session_id,
         cost=_cost(work, seen),
         windows=tuple(seen.windows.values()),
         resets_at=verdict.resets_at,
-        evidence=_evidence(seen),
+        evidence=_evidence(work, seen),
         exit=exit_,
         session_lost=lost,
     )
+
+
+def _last_words(seen: Seen) -> str:
+    """The model's.  What the client says of a failure is the error."""
+    result = seen.result
+    said = "" if result is None or result.is_error else result.text[:TEXT_CHARS_MAX]
+    return said or seen.last_text
 
 
 def _session_id(work: WorkItem, seen: Seen, env: Mapping[str, str]) -> SessionId | None:
@@ -114,17 +123,20 @@ def _cost(work: WorkItem, seen: Seen) -> CallCost | None:
     return seen.meter.call_cost(mapping(work.inputs.get("session_before")), seen.version)
 
 
-def _evidence(seen: Seen) -> dict[str, Any]:
+def _evidence(work: WorkItem, seen: Seen) -> dict[str, Any]:
     """What is worth keeping of how it went; only what is not as usual, but for the client."""
     found: dict[str, Any] = {
         "client_version": seen.version,
         "model": seen.model,
         "denied_tools": list(seen.result.denied_tools) if seen.result else [],
         "terminal_reason": seen.result.terminal_reason if seen.result else "",
+        "another_model": another_model(work.model, seen.answered_by),
         "api_retries": seen.api_retries,
         "using_overage": seen.using_overage,
         "unfinished_tools": sorted(set(seen.tools.values())),
         "background_tasks": len(seen.tasks),
+        "subagents_lost": seen.subagents_lost,
+        "login_ends_at": seen.login_ends_at,
         "unreadable_lines": seen.unreadable_lines,
         "oversize_lines": seen.oversize_lines,
         "torn": seen.is_torn,
@@ -136,3 +148,17 @@ def _evidence(seen: Seen) -> dict[str, Any]:
         for name, value in found.items()
         if value
     }
+
+
+def another_model(asked: str, answered: str) -> str:
+    """The model that answered, where it is certainly not the one that was asked for.
+
+    An alias is known by its family; one that names several, or none, is not held to any.
+    """
+    if not answered:
+        return ""
+    asked = asked.lower().partition("[")[0]
+    if asked.startswith("claude-"):
+        return "" if answered.startswith(asked) else answered
+    family = _FAMILY.search(asked)
+    return answered if family is not None and family[1] not in answered else ""

@@ -14,7 +14,7 @@ from adapters.execution.claude import wire
 from adapters.execution.claude.cost import Meter, Tokens, totals
 from adapters.execution.lines import LineSplitter
 from orchestrator.core.model import Window
-from orchestrator.ports.execution import Observation, ResultSeen, WindowsSeen
+from orchestrator.ports.execution import Observation, ResultSeen, Unwanted, WindowsSeen
 
 SYNTHETIC = "<synthetic>"
 """The model of messages that the client wrote itself, to say what went wrong."""
@@ -64,8 +64,11 @@ class Seen:
 
     session_id: str = ""
     model: str = ""
+    answered_by: str = ""
+    """The model of the last message: not ``model`` where the client fell back to another."""
     version: str = ""
     api_key_source: str = ""
+    key_is_ours: bool = True
     started: bool = False
     """There was an ``init`` line."""
     replies: int = 0
@@ -84,8 +87,12 @@ class Seen:
     api_retries: int = 0
     tools: dict[str, str] = field(default_factory=dict)
     """Tool uses without a result yet: id to name."""
-    tasks: dict[str, None] = field(default_factory=dict)
-    """Background tasks that live."""
+    tasks: dict[str, str] = field(default_factory=dict)
+    """Background tasks that live: id to kind."""
+    subagents_lost: int = 0
+    """Subagents that were stopped in the middle."""
+    login_ends_at: str = ""
+    """ISO, where the client says so."""
     writes_lost: bool = False
     """The client could not write its transcript."""
     unreadable_lines: int = 0
@@ -94,13 +101,18 @@ class Seen:
     meter: Meter = field(default_factory=Meter)
 
     @property
+    def bills_another_key(self) -> bool:
+        return self.api_key_source == "ANTHROPIC_API_KEY" and not self.key_is_ours
+
+    @property
     def final_result(self) -> Result | None:
         return self.result if self.is_final else None
 
 
 class ClaudeReader:
-    def __init__(self) -> None:
-        self.seen = Seen()
+    def __init__(self, *, key_is_ours: bool = True) -> None:
+        """``key_is_ours``: the project names an API key; otherwise none may be billed."""
+        self.seen = Seen(key_is_ours=key_is_ours)
         self._lines = LineSplitter()
 
     def feed(self, data: bytes) -> tuple[Observation, ...]:
@@ -133,13 +145,14 @@ class ClaudeReader:
                     found.append(observation)
 
 
-def _init(seen: Seen, event: Mapping[str, Any]) -> None:
+def _init(seen: Seen, event: Mapping[str, Any]) -> Unwanted | None:
     seen.started = True
     seen.is_final = False
     seen.session_id = wire.text(event.get("session_id"), 100)
     seen.model = wire.text(event.get("model"), 100)
     seen.version = wire.text(event.get("claude_code_version"), 50)
     seen.api_key_source = wire.text(event.get("apiKeySource"), 50)
+    return Unwanted("it bills another's key") if seen.bills_another_key else None
 
 
 def _assistant(seen: Seen, event: Mapping[str, Any]) -> None:
@@ -150,10 +163,12 @@ def _assistant(seen: Seen, event: Mapping[str, Any]) -> None:
     blocks = message.get("content")
     blocks = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
     spoken = [wire.text(b.get("text"), TEXT_CHARS_MAX) for b in blocks if b.get("type") == "text"]
-    if any(spoken) and not event.get("parent_tool_use_id"):
-        seen.last_text = "\n".join(filter(None, spoken))[:TEXT_CHARS_MAX]
     if model == SYNTHETIC:
         return
+    if not event.get("parent_tool_use_id"):
+        seen.answered_by = model or seen.answered_by
+        if any(spoken):
+            seen.last_text = "\n".join(filter(None, spoken))[:TEXT_CHARS_MAX]
     seen.replies += bool(model)
     for block in blocks:
         if block.get("type") == "tool_use":
@@ -237,8 +252,11 @@ def _result(seen: Seen, event: Mapping[str, Any]) -> ResultSeen | None:
     )
     seen.meter.result(totals(event))
     seen.result = result
+    seen.login_ends_at = wire.text(event.get("credential_expires_at"), 50)
     seen.is_final = result.queued_turns == 0
-    is_end = seen.is_final and not seen.tasks and not result.is_aborted
+    # A shell that lives on is a server; a subagent may have the last word yet.
+    is_waited_for = any(not kind.endswith("bash") for kind in seen.tasks.values())
+    is_end = seen.is_final and not is_waited_for and not result.is_aborted
     return ResultSeen() if is_end else None
 
 
@@ -251,21 +269,33 @@ def _tasks_changed(seen: Seen, event: Mapping[str, Any]) -> None:
     tasks = event.get("tasks")
     seen.tasks.clear()
     for task in tasks if isinstance(tasks, list) else ():
-        _keep(seen.tasks, wire.text(wire.mapping(task).get("task_id"), 200), None)
+        _task_lives(seen, wire.mapping(task))
 
 
 def _task_started(seen: Seen, event: Mapping[str, Any]) -> None:
     if event.get("is_backgrounded") is True:
-        _keep(seen.tasks, wire.text(event.get("task_id"), 200), None)
+        _task_lives(seen, event)
+
+
+def _task_lives(seen: Seen, task: Mapping[str, Any]) -> None:
+    kind = "agent" if task.get("subagent_type") else wire.text(task.get("task_type"), 50)
+    _keep(seen.tasks, wire.text(task.get("task_id"), 200), kind)
 
 
 def _task_ended(seen: Seen, event: Mapping[str, Any]) -> None:
-    seen.tasks.pop(wire.text(event.get("task_id"), 200), None)
+    _task_gone(seen, event, event.get("status"))
 
 
 def _task_updated(seen: Seen, event: Mapping[str, Any]) -> None:
-    if wire.mapping(event.get("patch")).get("status") in ("completed", "failed", "killed"):
-        _task_ended(seen, event)
+    status = wire.mapping(event.get("patch")).get("status")
+    if status in ("completed", "failed", "killed"):
+        _task_gone(seen, event, status)
+
+
+def _task_gone(seen: Seen, event: Mapping[str, Any], status: Any) -> None:
+    kind = seen.tasks.pop(wire.text(event.get("task_id"), 200), "")
+    # A shell that is stopped at the end is a server that was needed no longer.
+    seen.subagents_lost += status in ("stopped", "killed") and kind.endswith("agent")
 
 
 def _writes_lost(seen: Seen, event: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ STATUS_OF: Mapping[Cause, ResultStatus] = {
     Cause.AUTH: ResultStatus.PROVIDER_UNAVAILABLE,
     Cause.BILLING: ResultStatus.PROVIDER_UNAVAILABLE,
     Cause.CRASH: ResultStatus.INTERRUPTED,
+    Cause.SESSION_LOST: ResultStatus.INTERRUPTED,
     Cause.INTERRUPTED: ResultStatus.INTERRUPTED,
 }
 """FAILURE for every other cause."""
@@ -43,8 +44,8 @@ _throttled = Means(Cause.OUTAGE, "the API limits the rate of requests")
 _no_model = Means(
     Cause.MISCONFIGURED, "the model is not available", "name another under agent.models"
 )
-_full = Means(Cause.WORK_ERROR, "the session's context is full", session_lost=True)
-_refused = Means(Cause.WORK_ERROR, "the API refused the request", session_lost=True)
+_full = Means(Cause.SESSION_LOST, "the session's context is full", session_lost=True)
+_refused = Means(Cause.SESSION_LOST, "the API refused the session's history", session_lost=True)
 _interrupted = Means(Cause.INTERRUPTED, "interrupted in the middle of its work")
 _work = Means(Cause.WORK_ERROR, "the client gave up")
 _hooks = Means(Cause.MISCONFIGURED, "a hook of the account's policy stopped it", _OPERATOR)
@@ -67,7 +68,7 @@ STARTUP: Mapping[str, Means] = {
     "temp_dir_unusable": _machine,
     "cwd_unavailable": _machine,
     "worktree_resume_refused": Means(
-        Cause.CRASH, "the session belongs to another worktree", session_lost=True
+        Cause.SESSION_LOST, "the session belongs to another worktree", session_lost=True
     ),
     "bypass_root": _root,
     "cli_version_too_old": _old,
@@ -165,5 +166,8 @@ STDERR: tuple[tuple[re.Pattern[str], Means], ...] = tuple(
 """Of a client that ended without a word on its stream."""
 STDERR_OTHERWISE = _setup
 
+SESSION_GONE = Means(
+    Cause.SESSION_LOST, "the session can be neither begun nor resumed", session_lost=True
+)
 SESSION_UNKNOWN = re.compile(r"no conversation found with session id", re.IGNORECASE)
 SESSION_IN_USE = re.compile(r"session id .{1,100} is already in use", re.IGNORECASE)

@@ -39,8 +39,8 @@ def recording(name: str) -> Recording:
     )
 
 
-def seen_in(stdout: bytes) -> Seen:
-    reader = ClaudeReader()
+def seen_in(stdout: bytes, *, key_is_ours: bool = True) -> Seen:
+    reader = ClaudeReader(key_is_ours=key_is_ours)
     reader.feed(stdout)
     reader.close()
     return reader.seen
@@ -91,11 +91,10 @@ def judged(
 ) -> Verdict | StartAgain:
     return classify(
         Ended(
-            seen=seen_in(stdout),
+            seen=seen_in(stdout, key_is_ours=key_is_ours),
             exit=exit_ or ChildExit(code=0),
             stderr_tail=stderr,
             schema=schema,
-            key_is_ours=key_is_ours,
             again=again,
             now=NOW,
         )

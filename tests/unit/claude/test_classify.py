@@ -93,7 +93,7 @@ def test_limit_quoted_by_the_model_is_no_limit() -> None:
         ("Failed to authenticate: OAuth session expired and could not be refreshed", C.AUTH),
         ("API Error: Server is temporarily limiting requests (not your usage limit)", C.OUTAGE),
         ("API Error: Repeated 529 Overloaded errors", C.OUTAGE),
-        ("Prompt is too long", C.WORK_ERROR),
+        ("Prompt is too long", C.SESSION_LOST),
     ],
 )
 def test_by_text(text: str, cause: Cause) -> None:
@@ -103,12 +103,12 @@ def test_by_text(text: str, cause: Cause) -> None:
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
-        (400, C.WORK_ERROR),
+        (400, C.SESSION_LOST),
         (401, C.AUTH),
         (402, C.BILLING),
         (403, C.AUTH),
         (404, C.MISCONFIGURED),
-        (413, C.WORK_ERROR),
+        (413, C.SESSION_LOST),
         (429, C.OUTAGE),
         (500, C.OUTAGE),
         (529, C.OUTAGE),
@@ -152,7 +152,7 @@ def test_by_startup_failure(reason: str, cause: Cause) -> None:
 @pytest.mark.parametrize("reason", ["prompt_too_long", "blocking_limit", "rapid_refill_breaker"])
 def test_full_context_loses_the_session(reason: str) -> None:
     found = verdict(WORKED + result(is_error=True, result="no", terminal_reason=reason))
-    assert (found.cause, found.session_lost) == (C.WORK_ERROR, True)
+    assert (found.cause, found.session_lost) == (C.SESSION_LOST, True)
 
 
 def test_failure_in_words_that_nobody_knows() -> None:
@@ -213,3 +213,28 @@ def test_error_is_one_bounded_line() -> None:
     found = verdict(WORKED + failed("a\nb\x1b[31m\u202e" + "c" * 100_000))
     assert found.error.isprintable()
     assert len(found.error) < 600
+
+
+def background(status: str, **kind: str) -> bytes:
+    started = line(
+        type="system", subtype="task_started", task_id="t1", is_backgrounded=True, **kind
+    )
+    ended = line(type="system", subtype="task_notification", task_id="t1", status=status)
+    return started + result() + ended
+
+
+def test_success_while_a_subagent_was_cut_off_is_none() -> None:
+    found = verdict(WORKED + background("stopped", subagent_type="worker"))
+    assert (found.status, found.cause) == (S.FAILURE, C.INVALID_OUTPUT)
+    assert "subagent" in found.error
+    assert verdict(WORKED + background("completed", subagent_type="worker")).status is S.SUCCESS
+
+
+def test_a_server_that_is_stopped_at_the_end_is_no_failure() -> None:
+    assert verdict(WORKED + background("stopped", task_type="local_bash")).status is S.SUCCESS
+
+
+def test_a_question_in_place_of_the_output_is_told() -> None:
+    found = verdict(WORKED + result(result="Tabs or spaces?"), schema={"type": "object"})
+    assert found.cause is C.INVALID_OUTPUT
+    assert found.error.endswith("there is none: Tabs or spaces?")

@@ -80,7 +80,7 @@ def test_unknown_session_is_started_again_once() -> None:
     assert isinstance(judged(b"", recorded.exit, stderr=recorded.stderr), StartAgain)
     second = judged(recorded.stdout, recorded.exit, again=True)
     assert isinstance(second, Verdict)
-    assert second.cause is Cause.CRASH
+    assert second.cause is Cause.SESSION_LOST
     assert second.session_lost
 
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from adapters.execution.claude.lane import ClaudeLane
+from adapters.execution.claude.lane import ClaudeLane, another_model
 from adapters.execution.executor import Command, StartAgain
 from orchestrator.core.model import (
     Cause,
@@ -18,7 +18,7 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.settings import AgentSettings, Project
-from tests.unit.claude.recorded import NOW, init, recording, reply, result
+from tests.unit.claude.recorded import NOW, failed, init, recording, reply, result, synthetic
 
 ID = SessionId("aaaaaaaa-0000-4000-8000-000000000001")
 PROMPT = Path("/srv/run/stages/T1/scope-attempt1.prompt.txt")
@@ -184,3 +184,48 @@ def test_killed_call_is_charged(tmp_path: Path) -> None:
     assert found.cost is not None
     assert found.cost.cost_usd > 0
     assert found.evidence["unfinished_tools"] == ["Bash"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "is_another"),
+    [
+        ("sonnet", "claude-sonnet-4-6", False),
+        ("sonnet", "claude-haiku-4-5", True),
+        ("claude-opus-5[1m]", "claude-opus-5-20260901", False),
+        ("claude-opus-5", "claude-opus-4-6", True),
+        ("us.anthropic.claude-opus-5", "claude-opus-5", False),
+        ("opusplan", "claude-sonnet-4-6", False),
+        ("default", "claude-sonnet-4-6", False),
+        ("sonnet", "", False),
+    ],
+)
+def test_a_model_that_was_not_asked_for_is_named(
+    asked: str, answered: str, *, is_another: bool
+) -> None:
+    assert another_model(asked, answered) == (answered if is_another else "")
+
+
+def test_another_models_answer_is_evidence(tmp_path: Path) -> None:
+    keep_transcript(tmp_path)
+    stdout = init(session_id=ID) + reply() + result()
+    item = work(output_schema=None, model="opus")
+    found = ended(lane(tmp_path), item, stdout, ChildExit(code=0))
+    assert found.evidence["another_model"] == "claude-sonnet-4-6"
+
+
+def test_last_words_are_the_models_and_not_the_clients(tmp_path: Path) -> None:
+    keep_transcript(tmp_path)
+    said = "API Error: 529 Overloaded"
+    stdout = (
+        init(session_id=ID) + reply("Half is done.") + synthetic(said, "overloaded") + failed(said)
+    )
+    found = ended(lane(tmp_path), work(), stdout, ChildExit(code=1))
+    assert (found.cause, found.raw_output) == (Cause.OUTAGE, "Half is done.")
+
+
+def test_an_end_of_the_login_is_evidence(tmp_path: Path) -> None:
+    keep_transcript(tmp_path)
+    until = "2026-12-24T00:00:00Z"
+    stdout = init(session_id=ID) + reply() + result(credential_expires_at=until)
+    found = ended(lane(tmp_path), work(output_schema=None), stdout, ChildExit(code=0))
+    assert found.evidence["login_ends_at"] == until

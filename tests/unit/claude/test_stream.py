@@ -4,7 +4,7 @@ from typing import Any
 from adapters.execution.claude.stream import ClaudeReader
 from adapters.execution.lines import LINE_BYTES_MAX
 from orchestrator.core.model import Window
-from orchestrator.ports.execution import ResultSeen, WindowsSeen
+from orchestrator.ports.execution import ResultSeen, Unwanted, WindowsSeen
 from tests.unit.claude.recorded import init, line, recording, reply, result, seen_in
 
 
@@ -70,6 +70,20 @@ def test_background_tasks_of_older_clients() -> None:
     assert observed(began, result()) == []
     assert observed(began, ended, result()) == [ResultSeen()]
     assert observed(began, killed, result()) == [ResultSeen()]
+
+
+def test_a_server_that_lives_on_keeps_nobody_waiting() -> None:
+    shell = {"task_id": "b1", "task_type": "local_bash"}
+    live = line(type="system", subtype="background_tasks_changed", tasks=[shell])
+    assert observed(init(), live, result()) == [ResultSeen()]
+
+
+def test_a_key_that_nobody_named_is_seen_at_once() -> None:
+    billed = init(apiKeySource="ANTHROPIC_API_KEY")
+    (seen,) = ClaudeReader(key_is_ours=False).feed(billed)
+    assert isinstance(seen, Unwanted)
+    assert ClaudeReader(key_is_ours=True).feed(billed) == ()
+    assert ClaudeReader(key_is_ours=False).feed(init()) == ()
 
 
 def test_noise_does_not_hide_an_object() -> None:
