@@ -20,6 +20,7 @@ from drivers.headless.narration import open_narration, secrets_of
 from drivers.headless.outside import Invocation, RunEnd, finished
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
+from orchestrator.core.model import Mode
 from orchestrator.core.state import RunState
 from orchestrator.journal.projections import repair
 from orchestrator.journal.read import read_entries
@@ -127,6 +128,11 @@ def _say_what_an_interrupt_does(audience: Listeners, state: RunState) -> None:
 
 
 def _refuse_if_not_whole(state: RunState) -> None:
+    if state.mode is Mode.INTERACTIVE:
+        raise Refused(
+            f"run {state.run_id} is stepped by hand (init-run --mode interactive): next and record"
+            f" walk its tasks"
+        )
     if not state.tasks:
         raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
     if state.missing:

@@ -174,6 +174,15 @@ def test_a_detached_driver_that_cannot_begin_is_told_with_its_status(
     assert "has no tasks" in the_one_line(done)
 
 
+def test_a_run_for_hands_is_not_driven(tmp_path: Path) -> None:
+    home = make_home(tmp_path, tasks=TASK)
+    home.json("--run", "r1", "init-run", "--mode", "interactive")
+    home.json("--run", "r1", "add-task", "--all")
+    done = home.orchestrator("--run", "r1", "run-headless")
+    assert done.returncode == 1
+    assert "stepped by hand" in the_one_line(done)
+
+
 def test_a_driver_detached_the_customers_own_way(
     tmp_path: Path, launched: list[psutil.Process]
 ) -> None:
