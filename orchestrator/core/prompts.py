@@ -10,7 +10,6 @@ from typing import Any
 
 from orchestrator.core.learnings import findings
 from orchestrator.core.model import Stage
-from orchestrator.core.sessions import session_of
 from orchestrator.core.state import TaskState
 
 BODY_CHARS_MAX = 200_000
@@ -70,9 +69,10 @@ def render(
     if stage is Stage.REVIEW:
         parts += [_last_verdict(task), f"The change, as a diff:\n{quote(change)}"]
     elif change:
-        parts += [HANDED_OVER, _summary(task), quote(change)]
-    if task.last_words and session_of(task, stage) is None:
-        parts.append(f"The last words of the session before this one:\n{quote(task.last_words)}")
+        parts += [HANDED_OVER, quote(change)]
+    if task.last_words:
+        # Its own session may remember; whether that is still there, only its start will show.
+        parts.append(f"The last words of the try before this one:\n{quote(task.last_words)}")
     if task.interrupted:
         parts.append(INTERRUPTED)
     parts.append("Answer with the structured output that is asked for.")
@@ -116,12 +116,12 @@ def _context(task: TaskState, stage: Stage, *, base_commit: str, branch: str) ->
     plan = _plan(task)
     if plan and stage is not Stage.SCOPE:
         parts.append(f"The plan that was made for it:\n{plan}")
-    if stage is Stage.REVIEW and _summary(task):
+    if stage is Stage.REVIEW or (stage is Stage.IMPLEMENT and task.learnings):
         parts.append(_summary(task))
     if task.learnings and stage is not Stage.REVIEW:
         came_to = "What earlier attempts came to, whose changes are in the worktree; mend this"
         parts.append(f"{came_to}:\n{quote(task.learnings)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _body(task: TaskState) -> str:

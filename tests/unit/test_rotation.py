@@ -36,12 +36,11 @@ def test_sessions_in_a_row_are_bounded_and_then_spend_an_attempt() -> None:
     assert run.state.audit.attempts_spent == 1
 
 
-def test_last_words_are_for_a_session_that_takes_over_alone() -> None:
+def test_last_words_are_kept_until_the_stage_succeeds() -> None:
     run = Run(task("a"))
     run.succeed_until(Stage.IMPLEMENT)
     run.end(failing(Cause.CRASH, "killed", raw_output="Halfway."))
-    assert "Halfway" not in prompt(run), "its own session goes on, and knows"
-    run.end(failing(Cause.CRASH, "killed", session_lost=True))
+    run.end(failing(Cause.CRASH, "killed at once", session_lost=True))
     assert "> Halfway." in prompt(run)
     run.end(Ending(status=ResultStatus.SUCCESS))
     assert run.state.tasks[A].last_words == ""
@@ -54,6 +53,16 @@ def test_a_new_attempt_is_told_by_its_learnings() -> None:
     run.end(failing(Cause.WORK_ERROR, "gave up", raw_output="I give up."))
     assert run.state.tasks[A].last_words == ""
     assert "> I give up." in prompt(run)
+
+
+def test_who_implements_again_is_told_what_was_said_of_the_work() -> None:
+    run = Run(task("a"))
+    run.succeed_until(Stage.IMPLEMENT)
+    done = {"summary": "Cut the line in two.", "files_changed": ["a.py"], "notes": "b.py is left."}
+    run.end(Ending(status=ResultStatus.SUCCESS, structured_output=done))
+    run.end(failing(Cause.TESTS_FAILED, "t fails", evidence={"failed": ["t"]}))
+    assert "> Cut the line in two.\n> \n> b.py is left." in prompt(run)
+    assert "t fails" in prompt(run)
 
 
 def test_last_words_are_bounded_in_the_journal() -> None:
