@@ -30,6 +30,7 @@ from orchestrator.core.model import (
     WorkItem,
 )
 from orchestrator.core.plan import StartStage, barred, final_status
+from orchestrator.core.recover import is_same_host
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunStore
@@ -156,6 +157,10 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
 
 async def _finish(run: LiveRun, outside: Outside, lease: Lease) -> None:
     """A deterministic stage that an earlier ``next`` left behind: follow it to its end."""
+    if not is_same_host(lease.host, outside.host.identity()):
+        raise Refused(
+            f"{lease.work_item_id} was started on host {lease.host.hostname}: go on there"
+        )
     ending = await outside.executor.attach(lease, lambda _: None)
     await _record(run, outside, lease, ending)
 

@@ -79,3 +79,18 @@ def end_of_waiting(state: RunState, due: Plan, now: float, *, wait: bool) -> Run
         )
         return RunEnd(reason=reason, exit_status=ExitStatus.BLOCKED)
     return None
+
+
+def why_stalled(state: RunState, stalled: str) -> str:
+    """For a person: what stopped it, and what to do."""
+    match stalled:
+        case "paused":
+            return f"paused: {state.paused}"
+        case "budget":
+            budget, spent = state.settings.budget_usd or 0.0, state.totals.cost_usd
+            return (
+                f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
+                f"another stage; raise it: orchestrator --run {state.run_id} set budget_usd USD"
+            )
+        case _:
+            return stalled

@@ -5,14 +5,15 @@ Cancelling it detaches from the child.
 """
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from drivers.headless.messages import Ended, Message, Observed, Permission, Ready, Unready
 from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, fault, make_errand, verify
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, OrchestratorError
+from orchestrator.core.events import BudgetReserved, KnownEvent
 from orchestrator.core.model import Ending, Mode, TaskId
 from orchestrator.core.plan import StartStage
 from orchestrator.core.state import RunState
@@ -27,11 +28,16 @@ _HOUSE_ERRNOS = frozenset(
 
 class Dispatches:
     def __init__(
-        self, run: LiveRun, outside: Outside, send: trio.MemorySendChannel[Message]
+        self,
+        run: LiveRun,
+        outside: Outside,
+        send: trio.MemorySendChannel[Message],
+        say: Callable[..., None],
     ) -> None:
         self._run = run
         self._outside = outside
         self._send = send
+        self._say = say
         self._nursery: trio.Nursery | None = None
         self._tidying: trio.Nursery | None = None
         self.preparing: set[TaskId] = set()
@@ -75,20 +81,20 @@ class Dispatches:
 
     def stop_all(self, state: RunState) -> None:
         """End the children of every dispatch that is out; their endings are recorded."""
-        for task_id in self.out:
+        for task_id in self.out.keys() & state.in_flight.keys():
             self._start_soon(self._outside.executor.stop, state.in_flight[task_id])
 
     def tidy(self, worktree: str, branch: str) -> None:
         """Remove a completed task's worktree, if nothing in it would be lost."""
         if self._tidying is not None:
-            self._tidying.start_soon(self._outside.workspace.remove_if_safe, worktree, branch)
+            self._tidying.start_soon(self._tidy, worktree, branch)
 
     def alive(self) -> dict[str, str]:
-        """Who is out: for the narration."""
-        state = self._run.state
+        """Who is out, and until when at most: for the narration."""
+        state, now = self._run.state, self._outside.host.now()
         return {
-            str(task_id): f"pid {self._pids.get(task_id, '?')}, {lease.stage}, "
-            f"at most {lease.timeout_s:.0f} s"
+            str(task_id): f"pid {self._pids.get(task_id, '?')}, {lease.stage}, ends within "
+            f"{max(0.0, lease.dispatched_at + lease.timeout_s - now):.0f} s"
             for task_id, lease in state.in_flight.items()
         }
 
@@ -111,6 +117,14 @@ class Dispatches:
         executor, work = self._outside.executor, errand.work
         out = self.out[start.task_id]
         await self._follow(out, lambda observe: executor.run(work, observe))
+
+    async def _tidy(self, worktree: str, branch: str) -> None:
+        try:
+            kept = await self._outside.workspace.remove_if_safe(worktree, branch)
+        except (OSError, OrchestratorError) as problem:
+            kept = str(problem)
+        if kept:
+            self._say("a worktree is kept", worktree=worktree, why=kept)
 
     async def _errand(self, start: StartStage) -> Errand:
         return await make_errand(
@@ -139,6 +153,21 @@ class Dispatches:
         if self._nursery is None:
             raise RuntimeError("open() comes first")
         self._nursery.start_soon(function, *args)
+
+
+def granted(ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEvent]:
+    """The intents of those that are still due, as they are to be committed."""
+    wanted = {start.task_id: start for start in due}
+    events: list[KnownEvent] = []
+    for each in ready:
+        work = each.errand.work
+        if wanted.get(work.task_id) != each.errand.start:
+            continue
+        events.append(each.errand.event)
+        if work.max_budget_usd is not None:
+            usd = work.max_budget_usd
+            events.append(BudgetReserved(task_id=work.task_id, work_item_id=work.id, usd=usd))
+    return events
 
 
 def _raise_if_of_the_house(problem: Exception) -> None:

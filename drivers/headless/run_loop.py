@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import trio
 
-from drivers.headless.closing import Closing, end_of_waiting
-from drivers.headless.dispatches import Dispatches
+from drivers.headless.closing import Closing, end_of_waiting, why_stalled
+from drivers.headless.dispatches import Dispatches, granted
 from drivers.headless.heartbeat import Pulse
 from drivers.headless.messages import (
     Ended,
@@ -36,7 +36,7 @@ from orchestrator.core.events import (
     RunFinalized,
 )
 from orchestrator.core.model import RunStatus, TaskId, TaskStatus
-from orchestrator.core.plan import Plan, StartStage, plan
+from orchestrator.core.plan import Plan, plan
 from orchestrator.core.recover import Seen, leases_to_look_at, recover
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import Decide, LiveRun
@@ -44,6 +44,8 @@ from orchestrator.ports.execution import ResultSeen, Started
 
 LOOK_AGAIN_S = 30.0
 """Wall-clock moments are looked at again this often: a suspended machine must not oversleep."""
+NOTES_WAIT_S = 2.0
+"""How long a note may wait for a commit to go out with."""
 
 
 async def drive_run(
@@ -67,7 +69,7 @@ class RunLoop:
         self._audience = audience
         # Unbounded, because a dispatch sends a handful of messages and the limit bounds those.
         self._send, self._receive = trio.open_memory_channel[Message](math.inf)
-        self._dispatches = Dispatches(run, outside, self._send)
+        self._dispatches = Dispatches(run, outside, self._send, audience.say)
         self._notes = Notes()
         self._untold: list[Entry] = []
         self._due = Plan()
@@ -135,6 +137,8 @@ class RunLoop:
             wait_s = min(wait_s, max(0.0, wake_at - self._outside.host.now()))
         if self._closing.how:
             wait_s = min(wait_s, max(0.0, self._closing.ends_at - trio.current_time()))
+        if self._notes:
+            wait_s = min(wait_s, NOTES_WAIT_S)
         with trio.move_on_after(wait_s):
             messages = [await self._receive.receive()]
             while True:
@@ -182,13 +186,13 @@ class RunLoop:
             preparing = self._dispatches.preparing - {r.errand.start.task_id for r in ready}
             now = self._outside.host.now()
             due = plan(state, now=now, capacity=self._capacity_at(now), preparing=preparing)
-            return [*self._notes.live(state), *_granted(ready, due.starts)]
+            return [*self._notes.live(state), *granted(ready, due.starts)]
 
         entries = await self._commit(still_due)
-        granted = {getattr(entry.event, "work_item_id", None) for entry in entries}
+        durable = {getattr(entry.event, "work_item_id", None) for entry in entries}
         for each in ready:
             self._dispatches.prepared(
-                each, granted=each.errand.work.id in granted, state=self.state
+                each, granted=each.errand.work.id in durable, state=self.state
             )
 
     async def _record(self, ended: Sequence[Ended]) -> None:
@@ -302,24 +306,11 @@ class RunLoop:
         if self.state.finalized is not None:
             return finished(self.state.finalized)
         if self._due.stalled:
-            return RunEnd(reason=self._why_stalled(), exit_status=ExitStatus.STOPPED)
+            return RunEnd(
+                reason=why_stalled(self.state, self._due.stalled), exit_status=ExitStatus.STOPPED
+            )
         now = self._outside.host.now()
         return end_of_waiting(self.state, self._due, now, wait=self._invocation.wait)
-
-    def _why_stalled(self) -> str:
-        """For a person: what stopped it, and what to do."""
-        match self._due.stalled:
-            case "paused":
-                return f"paused: {self.state.paused}"
-            case "budget":
-                budget, spent = self.state.settings.budget_usd, self.state.totals.cost_usd
-                return (
-                    f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
-                    f"another stage; raise it: orchestrator --run {self.state.run_id} "
-                    f"set budget_usd USD"
-                )
-            case other:
-                return other
 
     def _signalled(self, number: int) -> None:
         self._closing.signalled(number, self.state.settings)
@@ -339,12 +330,3 @@ class RunLoop:
         return pulse_of(
             self.state, self._due, self._capacity, is_preparing=bool(self._dispatches.preparing)
         )
-
-
-def _granted(ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEvent]:
-    wanted = {start.task_id: start for start in due}
-    return [
-        each.errand.event
-        for each in ready
-        if wanted.get(each.errand.start.task_id) == each.errand.start
-    ]

@@ -43,4 +43,6 @@ class Purse:
 def max_possible_usd(state: RunState) -> float | None:
     """The most that can still come of it: one turn of each child may pass its reservation."""
     budget = state.settings.budget_usd
+    if state.finalized is not None:
+        return state.totals.cost_usd
     return None if budget is None else max(budget, state.totals.cost_usd)

@@ -115,7 +115,7 @@ def _retry(
         learnings=learnings_from(task, report.ending),
         not_before=report.ending.ended_at + delay_s if delay_s else None,
         # A last attempt in the same session would walk the same path a third time.
-        fresh_session=attempt == state.settings.attempts_max and not stage.is_deterministic,
+        fresh_session=attempt == state.settings.attempts_max and stage is task.stage,
     )
     return (_record(lease, report, Outcome.RETRY, signature), retry)
 

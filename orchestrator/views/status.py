@@ -255,7 +255,7 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         depends_on=task.depends_on,
         waiting_for=() if is_over else tuple(sorted(task.unmet)),
         branch=task.branch or None,
-        worktree=task.worktree or None,
+        worktree=_worktree(state, task),
         session_id=lease.session_id if lease else (session.id if session else None),
         cost_usd=_usd(task.cost_usd),
         reason=_reason(state, task),
@@ -263,6 +263,12 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         not_before=task.not_before if task.status is TaskStatus.COOLING else None,
         stale=task.stale,
     )
+
+
+def _worktree(state: RunState, task: TaskState) -> str | None:
+    """A completed task's is removed, but for one that held more than its branch."""
+    is_gone = task.status is TaskStatus.COMPLETED and not state.settings.keep_worktrees
+    return None if is_gone else task.worktree or None
 
 
 def _reason(state: RunState, task: TaskState) -> str | None:
