@@ -88,11 +88,14 @@ class Life:
     dispatch: Dispatch
     conduct: str
     process: Process
+    began_at: float
     session: str = ""
-    said_result: bool = False
     finished: bool = False
     """It came to the end of its conduct: nobody ended it."""
     tokens: int = 0
+    """Of its own, as its next result line says it."""
+    spent: int = 0
+    result_line: bytes = b""
     refused: bool = False
     """It did not begin: wrong about its session."""
     members: list[Process] = field(default_factory=list)
@@ -111,6 +114,8 @@ class Agents:
         self.rng = rng
         self.choose = choose
         self.lives: list[Life] = []
+        self.by_key: dict[str, list[Life]] = {}
+        self.by_process: dict[Process, Life] = {}
         self.sessions: dict[str, Session] = {}
         self.trees: dict[str, int] = {}
         self.lasts_s_max = 20.0
@@ -123,8 +128,10 @@ class Agents:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         dispatch = Dispatch.of(words)
         conduct = self.choose(self.rng, dispatch)
-        life = Life(dispatch, conduct, process, members=[process])
+        life = Life(dispatch, conduct, process, self.machine.clock.now, members=[process])
         self.lives.append(life)
+        self.by_key.setdefault(dispatch.key, []).append(life)
+        self.by_process[process] = life
         kind = StepsChild if dispatch.stage.is_deterministic else ClientChild
         return kind(self, life, words["argv"].split("\0"))
 
@@ -156,6 +163,10 @@ class Child:
             self.machine.write(f"{self.life.dispatch.stem}.stream.jsonl", b"\n".join([*lines, b""]))
         except OSError:
             pass
+
+    def say_result(self, line: bytes) -> None:
+        self.life.result_line = line
+        self.say(line)
 
     def complain(self, text: str) -> None:
         try:
@@ -226,8 +237,7 @@ class StepsChild(Child):
         self.machine.end(self.process, status=-signal.SIGSEGV)
 
     def _result(self, result: dict[str, Any]) -> None:
-        self.life.said_result = True
-        self.say(json.dumps({"type": "stage_result", **result}).encode())
+        self.say_result(json.dumps({"type": "stage_result", **result}).encode())
         self.end(0 if result["status"] == "success" else 1)
 
 
@@ -265,7 +275,7 @@ class ClientChild(Child):
         name = self.life.session
         self.machine.create(f"/transcripts/{name}.jsonl").sync()
         tokens = self.rng.randint(1000, 40_000)
-        self.life.tokens = tokens
+        self.life.tokens = self.life.spent = tokens
         self.session.spent += tokens
         self.session.worked += 1
         lines = [_INIT % name.encode()]
@@ -325,8 +335,8 @@ class ClientChild(Child):
         self._failed("Not logged in", b'"api_error_status":401,')
 
     def _failed(self, text: str, more: bytes) -> None:
-        self.life.said_result = True
-        self.say(_INIT % self.life.session.encode(), _FAILED % (more, text.encode()))
+        self.say(_INIT % self.life.session.encode())
+        self.say_result(_FAILED % (more, text.encode()))
         self.end(1)
 
     def _result(
@@ -337,7 +347,6 @@ class ClientChild(Child):
         subtype: str = "success",
         text: str = "",
     ) -> None:
-        self.life.said_result = True
         spent, own = self.session.spent, self.life.tokens
         total_usd = _usd(spent, self.session.worked)
         if self.life.conduct == "no_cost":
@@ -350,11 +359,12 @@ class ClientChild(Child):
             name = MODEL.encode()
             cost = b'"total_cost_usd":%.9f,"modelUsage":' % total_usd
             cost += usage % (name, TOKENS_IN * self.session.worked, spent, total_usd)
-            own_usage = usage % (name, TOKENS_IN, own, _usd(own, 1))
+            calls = int(own > 0)
+            own_usage = usage % (name, TOKENS_IN * calls, own, _usd(own, calls))
             cost += b',"model_usage_since_last_result":' + own_usage + b","
         if self.life.conduct == "twice":
             self.life.tokens = 0
-        self.say(
+        self.say_result(
             b'{"type":"result",%s"subtype":"%s","is_error":%s,"result":%s,"num_turns":2,'
             b'"structured_output":%s}'
             % (

@@ -27,7 +27,7 @@ from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunStore
 from tests.simulation.agents import MODEL, Agents
-from tests.simulation.machine import PROCESS, Killed, Machine, Process, acting_as, require_alive
+from tests.simulation.machine import Killed, Machine, Process, acting_as
 from tests.simulation.shim import VirtualShim
 from tests.simulation.system import VirtualHost, VirtualPath, VirtualWatcher
 
@@ -165,8 +165,7 @@ class VirtualWorkspace:
         self._agents = agents
 
     async def tree(self, worktree: str) -> str:
-        await trio.lowlevel.checkpoint()
-        require_alive(PROCESS.get())
+        await self._machine.pause(self._machine.call_s())
         slug = worktree.rsplit("/", 1)[-1].split("-r")[0]
         return f"tree-{self._agents.trees.get(slug, 0)}"
 
@@ -177,19 +176,19 @@ class VirtualWorkspace:
         return Checkpoint(commit=f"c-{tree}", tree=tree, ref=f"refs/{task_slug}/{number}")
 
     async def conflict_markers(self, worktree: str, tree_before: str) -> tuple[str, ...]:
-        await trio.lowlevel.checkpoint()
+        await self._machine.pause(self._machine.call_s())
         return ()
 
     async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
-        await trio.lowlevel.checkpoint()
+        await self._machine.pause(self._machine.call_s())
         return "diff"
 
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
-        await trio.lowlevel.checkpoint()
+        await self._machine.pause(self._machine.call_s())
         return "ref"
 
     async def remove_if_safe(self, worktree: str, branch: str) -> str:
-        await trio.lowlevel.checkpoint()
+        await self._machine.pause(self._machine.call_s())
         return ""
 
 

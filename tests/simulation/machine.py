@@ -101,11 +101,15 @@ class Machine:
         self.table: dict[int, Process] = {}
         self.boots = 0
         self.wall_offset = 0.0
+        self.power_lost_at = -1.0
         self.room: int | None = None
         """Bytes that still fit on the disk; None: no end."""
         self.sync_fails = False
         """The next syncs fail with EIO."""
         self.sync_s: Callable[[], float] = lambda: 0.0
+        """How long the next call to the disk takes."""
+        self.call_s: Callable[[], float] = lambda: 0.0
+        """How long the next call to git takes."""
         self.on_signal: Callable[[Process, int], None] = lambda process, number: None
         self.on_spawn: Callable[[Process, dict[str, str]], None] = lambda process, words: None
         self._next_pid = PIDS.start
@@ -207,9 +211,7 @@ class Machine:
         """A call that takes its time and is not interrupted, except by a kill."""
         me = PROCESS.get()
         require_alive(me)
-        if seconds <= 0:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        else:
+        if seconds > 0:
             told = trio.Event()
             me.waiters.add(told)
             with trio.CancelScope(shield=True, deadline=trio.current_time() + seconds):
@@ -259,6 +261,7 @@ class Machine:
 
     def lose_power(self) -> None:
         """Everything dies; of what was not synced, some is kept, some torn, some lost."""
+        self.power_lost_at = self.clock.now
         self._end_all()
         for path in sorted(self.files):
             file = self.files[path]

@@ -152,7 +152,7 @@ class System:
         return process.descriptors[fd]
 
     def new_descriptor(self, process: Process, description: Description) -> int:
-        if process.fails_with is not None:
+        if process.fails_with == errno.EMFILE:
             raise OSError(process.fails_with, os.strerror(process.fails_with))
         fd = DESCRIPTORS_FROM
         while fd in process.descriptors:
@@ -196,7 +196,7 @@ class VirtualOs:
         file = self._machine.files.get(path)
         if file is not None and flags & os.O_EXCL:
             raise FileExistsError(errno.EEXIST, "File exists", path)
-        if process.fails_with is not None:
+        if process.fails_with == errno.EMFILE:
             raise OSError(process.fails_with, os.strerror(process.fails_with), path)
         if file is None:
             if not flags & os.O_CREAT:

@@ -1,0 +1,511 @@
+"""What a seed means: a run, its children's conducts, its faults, and as many drivers as it takes.
+
+    simulate(seed) -> Course        raises Violation
+
+Faults come in swarms: each seed allows some kinds of them, so that rare ones meet.  The first
+lives of the driver are cut short; then nothing fails any more but children, and the run must
+come to its end.
+"""
+
+import errno
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from drivers.headless.outside import Invocation, Outside
+from drivers.headless.run_loop import RunLoop
+from orchestrator.core import steer
+from orchestrator.core.errors import (
+    Blocked,
+    InvariantBroken,
+    JournalDamaged,
+    OrchestratorError,
+    Refused,
+)
+from orchestrator.core.events import Entry, KnownEvent, RunCreated, TaskAdded
+from orchestrator.core.model import Pipeline, Stage, TaskId, TaskStatus
+from orchestrator.core.settings import Settings
+from orchestrator.core.state import RunState
+from orchestrator.journal.live import LiveRun
+from orchestrator.journal.scan import Follower
+from orchestrator.ports.execution import SeenAlive
+from tests.simulation.agents import Agents, Dispatch
+from tests.simulation.clock import VirtualClock, run_virtually
+from tests.simulation.driver import JOURNAL, PROJECT, End, Programs
+from tests.simulation.machine import PIDS, Machine, Process
+from tests.simulation.shim import VirtualShim
+from tests.simulation.system import installed
+from tests.simulation.witness import Violation, Witness
+
+CUT_SHORT_MAX = 4
+DRIVERS_MAX = 60
+DRIVER_S_MAX = 200_000.0
+DAY_S = 86_400.0
+
+KILLS = ("kill at a step", "kill at a time", "loss of power", "reboot", "end by signal")
+DISTURBANCES = (
+    "shim killed",
+    "child killed",
+    "suspend",
+    "clock jumps",
+    "disk full for a while",
+    "disk full",
+    "sync fails",
+    "no descriptors",
+    "no processes",
+    "program missing",
+    "stranger with an old pid",
+    "command",
+    "command killed",
+    "second driver",
+    "usage limit storm",
+)
+HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
+"""What holds for a whole seed."""
+
+CONDUCTS: dict[str, tuple[str, ...]] = {
+    "any": ("dies", "silent", "hangs", "leaves", "deaf"),
+    "client": (
+        *("invalid", "work_error", "limit", "outage", "garbage", "twice", "torn"),
+        *("no_cost", "negative_cost", "loses_session", "lingers", "unauthorized"),
+    ),
+    Stage.INTAKE: ("infrastructure",),
+    Stage.SCOPE: ("infeasible",),
+    Stage.IMPLEMENT: ("no_change",),
+    Stage.TEST: ("tests_failed", "infrastructure"),
+    Stage.DELIVER: ("infrastructure",),
+    Stage.REVIEW: ("rejected",),
+}
+
+
+@dataclass
+class Course:
+    """What came of a seed."""
+
+    seed: int
+    journal: bytes
+    drivers: int
+    dispatches: int
+    faults: list[str]
+    hows: list[str]
+    """How dispatches were taken up again."""
+
+
+@dataclass
+class Story:
+    seed: int
+    tasks: int
+    rng: random.Random
+    machine: Machine
+    agents: Agents
+    programs: Programs
+    witness: Witness
+    shims: list[VirtualShim] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    """Those that struck, in order."""
+    allowed: frozenset[str] = frozenset()
+    conducts: frozenset[str] = frozenset()
+    drivers: int = 0
+    is_calm: bool = False
+    added: int = 0
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def first_events(self) -> list[KnownEvent]:
+        rng = self.rng
+        names = [f"t{i}" for i in range(self.tasks)]
+        settings = Settings(
+            max_concurrent=rng.choice((1, 2, 2, 3, 3, 4)),
+            failing_tasks_max=rng.choice((3, 100)),
+            limit_delay_s=60.0,
+            limit_jitter_s=rng.choice((0.0, 10.0)),
+            outage_delay_s=5.0,
+            retry_delay_s=rng.choice((0.0, 0.0, 3.0)),
+            budget_usd=rng.choice((None, None, None, 30.0)),
+            result_linger_s=4.0,
+        )
+        return [
+            RunCreated(settings=settings, project=PROJECT),
+            *(
+                TaskAdded(
+                    task_id=TaskId(name),
+                    slug=name,
+                    title=f"Task {name}",
+                    body="text",
+                    depends_on=tuple(
+                        TaskId(d) for d in rng.sample(names[:i], k=min(i, rng.randint(0, 2)))
+                    ),
+                    pipeline=rng.choice((Pipeline.FULL, Pipeline.LITE, *[Pipeline.MICRO] * 3)),
+                )
+                for i, name in enumerate(names)
+            ),
+        ]
+
+    def choose_conduct(self, rng: random.Random, dispatch: Dispatch) -> str:
+        if rng.random() < 0.75:
+            return "success"
+        kind = () if dispatch.stage.is_deterministic else CONDUCTS["client"]
+        names = (*CONDUCTS["any"], *kind, *CONDUCTS[dispatch.stage])
+        return rng.choice([name for name in names if name in self.conducts] or ["success"])
+
+    async def tell(self) -> None:
+        self.programs.make_run(self.first_events())
+        cut_short = self.rng.randint(0, CUT_SHORT_MAX)
+        while True:
+            self.is_calm = self.drivers >= cut_short
+            if self.is_calm:
+                self._calm_down()
+            end = await self._one_driver()
+            self.witness.require_none()
+            self._may_end_so(end)
+            state = self._state()
+            if self.is_calm and state.finalized is not None:
+                break
+            if self.drivers > DRIVERS_MAX:
+                raise Violation(f"{self.drivers} drivers did not bring the run to its end")
+            if not end.was_killed or self.is_calm:
+                await self._look_after(state)
+            await self._between()
+        await trio.sleep(60)  # what was left behind has its time to go
+        self.witness.require_none()
+        state = self.witness.judge(self.entries())
+        self.witness.at_the_end(state)
+
+    def _calm_down(self) -> None:
+        self.machine.room = None
+        self.machine.sync_fails = False
+        self.agents.spawn_fails = False
+
+    # -- one driver -------------------------------------------------------------------------------
+
+    async def _one_driver(self) -> End:
+        self.drivers += 1
+        process = self.machine.start("driver")
+        send, signals = trio.open_memory_channel[int](10)
+        over = End()
+
+        def make_audience(loop: RunLoop) -> "Audience":
+            return Audience(self.witness, loop, process)
+
+        async with trio.open_nursery() as nursery:
+            if not self.is_calm:
+                self._plan_the_end(process, send)
+                for _ in range(self.rng.choice((0, 1, 1, 2, 3))):
+                    nursery.start_soon(self._disturb, process)
+            with trio.move_on_after(DRIVER_S_MAX) as patience:
+                invocation = Invocation(wait=self.rng.random() < 0.9)
+                over = await self.programs.drive(process, invocation, make_audience, signals)
+            nursery.cancel_scope.cancel()
+        if patience.cancelled_caught:
+            raise Violation("a driver waits for ever")
+        return over
+
+    def _plan_the_end(self, process: Process, send: trio.MemorySendChannel[int]) -> None:
+        kinds = [kind for kind in KILLS if kind in self.allowed] or ["kill at a step"]
+        kind = self.rng.choice(kinds)
+        at_s = self.rng.choice((self.rng.uniform(0, 2), self.rng.uniform(0, 150)))
+        if kind == "kill at a step":
+            scale = self.rng.choice((10, 60, 400))
+            process.dies_at_step = self.rng.randint(1, scale)
+            self.faults.append(kind)
+            return
+
+        def strike() -> None:
+            if not process.is_alive:
+                return
+            self.faults.append(kind)
+            match kind:
+                case "kill at a time":
+                    self.machine.end(process, -signal.SIGKILL)
+                case "loss of power":
+                    self.machine.lose_power()
+                case "reboot":
+                    self.machine.reboot()
+                case _:
+                    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+                    number = self.rng.choice(numbers)
+                    send.send_nowait(number)
+                    if number == signal.SIGINT and self.rng.random() < 0.5:
+                        self.machine.clock.after(1.0, lambda: send.send_nowait(number))
+
+        self.machine.clock.after(at_s, strike)
+
+    async def _disturb(self, driver: Process) -> None:
+        kinds = [kind for kind in DISTURBANCES if kind in self.allowed]
+        if not kinds:
+            return
+        kind = self.rng.choice(kinds)
+        await trio.sleep(self.rng.choice((self.rng.uniform(0, 5), self.rng.uniform(0, 120))))
+        self.faults.append(kind)
+        await self._strike(kind, driver)
+
+    async def _strike(self, kind: str, driver: Process | None) -> None:
+        machine, rng = self.machine, self.rng
+        match kind:
+            case "shim killed":
+                self._kill_one([shim.process for shim in self.shims])
+            case "child killed":
+                self._kill_one([life.process for life in self.agents.lives])
+            case "suspend":
+                machine.wall_offset += 8 * 3600
+            case "clock jumps":
+                machine.wall_offset += rng.choice((-600.0, -5.0, 5.0, DAY_S))
+            case "disk full for a while":
+                machine.room = rng.randint(0, 3000)
+                await trio.sleep(rng.uniform(0, 20))
+                machine.room = None
+            case "disk full":
+                machine.room = rng.randint(0, 3000)
+            case "sync fails":
+                machine.sync_fails = True
+                await trio.sleep(rng.uniform(0, 5))
+                machine.sync_fails = False
+            case "no descriptors" | "no processes" if driver is not None:
+                driver.fails_with = errno.EMFILE if kind == "no descriptors" else errno.EAGAIN
+                await trio.sleep(rng.uniform(0, 3))
+                driver.fails_with = None
+            case "program missing":
+                self.agents.spawn_fails = True
+                await trio.sleep(rng.uniform(0, 10))
+                self.agents.spawn_fails = False
+            case "stranger with an old pid":
+                for _ in range(rng.randint(1, 10)):
+                    machine.start_stranger(rng.choice(PIDS))
+            case "usage limit storm":
+                self.agents.limit_until = machine.wall() + rng.uniform(20, 600)
+            case "command" | "command killed":
+                process = machine.start("command")
+                if kind == "command killed":
+                    process.dies_at_step = rng.randint(1, 8)
+                await self._command(process)
+            case "second driver" if driver is not None and driver.is_alive:
+                await self._second_driver(driver)
+
+    def _kill_one(self, processes: Sequence[Process]) -> None:
+        alive = [process for process in processes if process.is_alive]
+        if alive:
+            self.machine.signal(self.rng.choice(alive).pid, signal.SIGKILL)
+
+    async def _second_driver(self, first: Process) -> None:
+        journal = self.machine.files[JOURNAL]
+        process = self.machine.start("driver")
+        before = first.steps
+        _, signals = trio.open_memory_channel[int](1)
+        end = await self.programs.drive(
+            process, Invocation(wait=True), lambda loop: Audience(self.witness, loop, process), signals
+        )
+        if first.is_alive and first.steps == before and not isinstance(end.fault, Blocked):
+            if not end.was_killed and b'"driver_claimed"' in journal.data:
+                raise Violation(f"a second driver was let in: {end}")
+
+    def _may_end_so(self, end: End) -> None:
+        """By itself, killed, or with a fault that is a person's to mend."""
+        match end.fault:
+            case None:
+                return
+            case InvariantBroken() | JournalDamaged():
+                raise Violation(f"the driver ends with {end.fault!r}") from end.fault
+            case OrchestratorError() if not self.is_calm:
+                return
+            case _:
+                raise Violation(f"the driver ends with {end.fault!r}") from end.fault
+
+    # -- a person -----------------------------------------------------------------------------------
+
+    async def _command(self, process: Process) -> None:
+        rng = self.rng
+        name = f"t{rng.randrange(self.tasks)}"
+        command = rng.choice(
+            ("pause", "unpause", "limit", "requeue", "abandon", "add", "drain", "now", "attempts")
+        )
+
+        async def act(run: LiveRun, outside: Outside) -> None:
+            if command == "abandon":
+                live = await at_work(run, outside)
+                await commit(run, lambda s: steer.abandon(s, [name], reason="", live=live))
+            elif command == "requeue":
+                await commit(run, lambda s: steer.requeue(s, [name], reason=""))
+            elif command == "add":
+                self.added += 1
+                new = steer.NewTask(id=TaskId(f"new{self.added}"), title="more")
+                await commit(run, lambda s: steer.add_tasks(s, [new]))
+            elif command in ("limit", "attempts"):
+                what = "max_concurrent" if command == "limit" else "attempts_max"
+                pairs = {what: str(rng.randint(1, 4))}
+                await commit(run, lambda s: steer.change_settings(s, pairs, by="person"))
+            elif command in ("drain", "now"):
+                await commit(run, lambda s: steer.stop(s, how=command, by="person"))
+            elif command == "pause":
+                await commit(run, lambda s: steer.pause(s, reason="test", by="person"))
+            else:
+                await commit(run, lambda s: steer.unpause(s, by="person"))
+
+        async def commit(run: LiveRun, decide: Callable[[RunState], list[KnownEvent]]) -> None:
+            await run.commit(decide, now=self.machine.wall())
+
+        self.faults[-1:] = [f"{self.faults[-1]}: {command}"] if self.faults else []
+        end = await self.programs.command(process, act)
+        if isinstance(end.fault, (Refused, OrchestratorError)):
+            if not isinstance(end.fault, (InvariantBroken, JournalDamaged)):
+                return
+        if end.fault is not None and not isinstance(end.fault, OSError):
+            raise Violation(f"command {command} ends with {end.fault!r}") from end.fault
+
+    async def _look_after(self, state: RunState) -> None:
+        """A person who comes by: mends what a driver stopped for."""
+        held = [task.id for task in state.tasks.values() if task.status is TaskStatus.HELD]
+
+        async def act(run: LiveRun, outside: Outside) -> None:
+            now = self.machine.wall()
+            await run.commit(lambda s: steer.unpause(s, by="person") if s.paused else [], now=now)
+            budget = run.state.settings.budget_usd
+            if budget is not None:
+                more = {"budget_usd": str(budget + 20)}
+                await run.commit(lambda s: steer.change_settings(s, more, by="person"), now=now)
+            if held and self.is_calm:
+                again = [name for name in held if state.tasks[name].round < 3]
+                for name in held:
+                    if name in again:
+                        await run.commit(lambda s, n=name: steer.requeue(s, [n], reason=""), now=now)
+                    else:
+                        await run.commit(
+                            lambda s, n=name: steer.abandon(s, [n], reason="", live=()), now=now
+                        )
+
+        if state.finalized is None:
+            await self.programs.command(self.machine.start("command"), act)
+
+    async def _between(self) -> None:
+        """No driver lives."""
+        if not self.is_calm:
+            for kind in ("shim killed", "child killed", "stranger with an old pid", "command"):
+                if kind in self.allowed and self.rng.random() < 0.4:
+                    self.faults.append(f"{kind}, no driver")
+                    await self._strike(kind, None)
+            if "loss of power" in self.allowed and self.rng.random() < 0.1:
+                self.faults.append("loss of power, no driver")
+                self.machine.lose_power()
+        await trio.sleep(self.rng.choice((0.0, self.rng.uniform(0, 3), self.rng.uniform(0, 100))))
+        if "garbage in the torn tail" in self.allowed and self.rng.random() < 0.3:
+            self._tear_the_tail()
+
+    def _tear_the_tail(self) -> None:
+        """A writer died in the middle, and the disk filled up what it had not written."""
+        journal = self.machine.files[JOURNAL]
+        line = bytes(journal.data).rstrip(b"\n").rsplit(b"\n", 1)[-1]
+        kind = self.rng.randrange(3)
+        torn = line[: self.rng.randrange(1, len(line))]
+        journal.data += (torn, b"\0" * len(torn), self.rng.randbytes(20).replace(b"\n", b" "))[kind]
+
+    # -- what is there --------------------------------------------------------------------------------
+
+    def entries(self) -> list[Entry]:
+        data = bytes(self.machine.files[JOURNAL].data)
+        follower = Follower(lambda offset, size: data[offset : offset + size], JOURNAL)
+        entries: list[Entry] = []
+        while found := follower.next_batch().entries:
+            entries += found
+        return entries
+
+    def _state(self) -> RunState:
+        from orchestrator.core.fold import replay
+
+        return replay(self.entries())
+
+
+async def at_work(run: LiveRun, outside: Outside) -> frozenset[TaskId]:
+    """drivers.wiring_cli.tasks_at_work, on this machine."""
+    found = set()
+    for lease in list(run.state.in_flight.values()):
+        if isinstance(await outside.executor.find(lease), SeenAlive):
+            found.add(lease.task_id)
+    return frozenset(found)
+
+
+class Audience:
+    """Hears the driver, for the witness."""
+
+    def __init__(self, witness: Witness, loop: RunLoop, process: Process) -> None:
+        self._witness = witness
+        self._loop = loop
+        self._process = process
+
+    def changed(self) -> None:
+        if self._process.is_alive:
+            self._witness.nothing_waits(self._loop)
+
+    def committed(self, state: RunState, entry: Entry) -> None:
+        pass
+
+    def say(self, event: str, **values: object) -> None:
+        pass
+
+
+def begin(seed: int, tasks: int | None = None) -> Story:
+    rng = random.Random(seed)
+    machine = Machine(rng, VirtualClock())
+    agents = Agents(machine, rng, lambda rng, dispatch: story.choose_conduct(rng, dispatch))
+    witness = Witness(machine, agents)
+    story = Story(
+        seed=seed,
+        tasks=tasks or rng.choice((1, 2, 2, 3, 3, 4, 6)),
+        rng=rng,
+        machine=machine,
+        agents=agents,
+        programs=Programs(machine, agents),
+        witness=witness,
+        allowed=_swarm(rng, (*KILLS, *DISTURBANCES, *HOUSES)),
+        conducts=_swarm(rng, sorted({name for names in CONDUCTS.values() for name in names})),
+    )
+
+    def spawned(process: Process, words: dict[str, str]) -> None:
+        dispatch = witness.about_to_start(words)
+        shim = VirtualShim(machine, process, words, agents.make)
+        story.shims.append(shim)
+        witness.started(dispatch, shim)
+
+    machine.on_spawn = spawned
+    machine.on_signal = witness.signalled
+    _furnish(story)
+    return story
+
+
+def _swarm(rng: random.Random, kinds: Sequence[str]) -> frozenset[str]:
+    share = rng.choice((0.2, 0.4, 0.7))
+    return frozenset(kind for kind in kinds if rng.random() < share)
+
+
+def _furnish(story: Story) -> None:
+    machine, rng, allowed = story.machine, story.rng, story.allowed
+    slow = rng.choice((0.02, 0.3, 5.0)) if "slow disk" in allowed else 0.0
+    machine.sync_s = lambda: rng.uniform(0, slow) if rng.random() < 0.3 else 0.0
+    slow_git = 2.0 if "slow git" in allowed else 0.0
+    machine.call_s = lambda: rng.uniform(0, slow_git) if rng.random() < 0.3 else 0.0
+    story.agents.lasts_s_max = 60.0 if "long children" in allowed else 12.0
+
+
+def simulate(seed: int, tasks: int | None = None) -> Course:
+    story = begin(seed, tasks)
+    main: Callable[[], Awaitable[None]] = story.tell
+    try:
+        with installed(story.machine):
+            run_virtually(main, story.machine.clock, seed)
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    return Course(
+        seed=seed,
+        journal=bytes(story.machine.files[JOURNAL].data),
+        drivers=story.drivers,
+        dispatches=len(story.witness.starts),
+        faults=story.faults,
+        hows=[],
+    )
+
+
+def _first(fault: BaseException) -> BaseException:
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault

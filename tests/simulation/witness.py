@@ -1,0 +1,252 @@
+"""Who watches a simulated run: what must hold, whatever happens.
+
+The machine's truth (processes, files, what children did) is compared with the journal's.  What
+can only be seen at the instant (overlap, an effect without its intent, a signal to a stranger)
+is looked at as it happens; the journal is gone through entry by entry at the end.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from drivers.headless.run_loop import RunLoop
+from orchestrator.core.events import (
+    CooldownStarted,
+    DispatchReclaimed,
+    Entry,
+    RetryScheduled,
+    StageDispatched,
+    StageRecorded,
+    TaskAbandoned,
+)
+from orchestrator.core.fold import fold
+from orchestrator.core.model import Outcome, TaskStatus
+from orchestrator.core.plan import barred
+from orchestrator.core.state import RunState
+from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
+from tests.simulation.driver import JOURNAL
+from tests.simulation.machine import Machine, Process
+from tests.simulation.shim import VirtualShim
+
+VERDICTS = frozenset(
+    {"work_error", "invalid", "rejected", "tests_failed", "no_change", "infrastructure"}
+    | {"hangs"}
+)
+"""Conducts that may spend an attempt: the work was judged, or its time ran out."""
+GOOD = frozenset(
+    {"success", "leaves", "garbage", "twice", "torn", "no_cost", "negative_cost", "loses_session"}
+    | {"lingers", "deaf"}
+)
+"""Conducts that come to a good result."""
+USD_EXACT = 1e-6
+SOON_S = 1e-3
+"""The journal's times are rounded."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+@dataclass
+class Start:
+    """A shim that was spawned."""
+
+    dispatch: Dispatch
+    shim: VirtualShim
+    running: int
+    """Dispatches that had a live process then, this one included."""
+
+
+@dataclass
+class Witness:
+    machine: Machine
+    agents: Agents
+    starts: dict[str, Start] = field(default_factory=dict)
+    """By stem."""
+    violation: Violation | None = None
+
+    def violate(self, what: str) -> None:
+        """Kept, because what happens on the machine cannot raise into the run."""
+        if self.violation is None:
+            self.violation = Violation(f"at {self.machine.clock.now:.3f} s: {what}")
+
+    def require_none(self) -> None:
+        if self.violation is not None:
+            raise self.violation
+
+    # -- at the instant -------------------------------------------------------------------------
+
+    def about_to_start(self, words: dict[str, str]) -> Dispatch:
+        dispatch = Dispatch.of(words)
+        journal = self.machine.files[JOURNAL]
+        intent = f'"work_item_id":"{dispatch.key}"'.encode()
+        if journal.data.rfind(intent, 0, journal.synced) < 0:
+            self.violate(f"{dispatch.key} is started, and no intent of it is durable")
+        if dispatch.stem in self.starts:
+            self.violate(f"{dispatch.stem} is started twice")
+        if dispatch.is_second:
+            first = next((s for s in self.starts.values() if s.dispatch.key == dispatch.key), None)
+            if first is None:
+                self.violate(f"{dispatch.stem} is a second start without a first")
+        for start in self.starts.values():
+            if start.dispatch.slug == dispatch.slug and self._is_running(start):
+                self.violate(f"{dispatch.key} runs beside {start.dispatch.key}, in one worktree")
+        return dispatch
+
+    def started(self, dispatch: Dispatch, shim: VirtualShim) -> None:
+        running = {s.dispatch.key for s in self.starts.values() if self._is_running(s)}
+        self.starts[dispatch.stem] = Start(dispatch, shim, len(running | {dispatch.key}))
+
+    def signalled(self, process: Process, number: int) -> None:
+        if process.is_stranger or process.name in ("driver", "command"):
+            self.violate(f"signal {number} is sent to {process.name} {process.pid}")
+
+    def running(self) -> list[Dispatch]:
+        return [start.dispatch for start in self.starts.values() if self._is_running(start)]
+
+    def _is_running(self, start: Start) -> bool:
+        shim = start.shim
+        return shim.process.is_alive or any(member.is_alive for member in self._members(start))
+
+    def _members(self, start: Start) -> list[Process]:
+        life = self._life(start.shim)
+        if life is not None:
+            return life.members
+        return [] if start.shim.child is None else [start.shim.child]
+
+    def _life(self, shim: VirtualShim) -> Life | None:
+        return None if shim.child is None else self.agents.by_process.get(shim.child)
+
+    def nothing_waits(self, loop: RunLoop) -> None:
+        """Work conservation: no stage that could start waits beside a free slot."""
+        state, now = loop.state, self.machine.wall()
+        preparing, closing = loop._dispatches.preparing, loop._closing.how
+        if closing or state.finalized is not None or barred(state, now)[0]:
+            return
+        if state.settings.budget_usd is not None or state.canary:
+            return
+        free = loop.pulse().dispatch_limit - len(state.in_flight) - len(preparing)
+        ready = state.counts.get(TaskStatus.READY, 0) - sum(
+            state.tasks[name].status is TaskStatus.READY for name in preparing
+        )
+        if free > 0 and ready > 0:
+            self.violate(f"{ready} stages wait beside {free} free slots")
+
+    # -- the whole journal ------------------------------------------------------------------------
+
+    def judge(self, entries: list[Entry]) -> RunState:
+        """Go through it; returns the state it gives."""
+        state: RunState | None = None
+        cooldown_until = -math.inf
+        attempts_spent = 0
+        recorded: dict[str, StageRecorded] = {}
+        excused: set[str] = set()
+        for entry in entries:
+            event = entry.event
+            if isinstance(event, StageDispatched) and state is not None:
+                self._may_dispatch(state, event, entry, cooldown_until)
+            state = fold(state, entry)
+            match event:
+                case StageDispatched():
+                    self._keeps_limits(state, event)
+                case CooldownStarted(task_id=None, until=until):
+                    cooldown_until = max(until, cooldown_until)
+                case StageRecorded(work_item_id=key):
+                    if key in recorded:
+                        raise Violation(f"{key} is recorded twice")
+                    recorded[key] = event
+                    self._is_true(event)
+                case RetryScheduled(spends_attempt=True):
+                    attempts_spent += 1
+                case DispatchReclaimed(work_item_id=key, how="redispatched"):
+                    excused.add(key)
+                    if any(self._is_on_disk(life) for life in self._lives_of(key)):
+                        raise Violation(f"{key} is dispatched again, and it had been started")
+                case TaskAbandoned(work_item_id=str(key)):
+                    excused.add(key)
+        assert state is not None
+        if state.audit.attempts_spent != attempts_spent:
+            raise Violation("the attempts do not add up")
+        lost = {s.dispatch.key for s in self.starts.values()} - recorded.keys() - excused
+        if state.finalized is not None and lost:
+            raise Violation(f"results are lost: {', '.join(sorted(lost))}")
+        self._ledger(state, recorded, excused)
+        return state
+
+    def _may_dispatch(
+        self, state: RunState, event: StageDispatched, entry: Entry, cooldown_until: float
+    ) -> None:
+        key, task = event.work_item_id, state.tasks[event.task_id]
+        if entry.ts < cooldown_until - SOON_S:
+            raise Violation(f"{key} is dispatched {cooldown_until - entry.ts:.0f} s too early")
+        if state.paused is not None or state.stop_requested is not None:
+            raise Violation(f"{key} is dispatched in a run that is paused or stopping")
+        if state.canary and state.in_flight:
+            raise Violation(f"{key} is dispatched beside the canary")
+        for need in task.depends_on:
+            other = state.tasks.get(need)
+            if other is not None and other.status is not TaskStatus.COMPLETED and not task.stale:
+                raise Violation(f"{key} is dispatched before {need} is completed")
+
+    def _keeps_limits(self, state: RunState, event: StageDispatched) -> None:
+        limit, totals = state.settings.max_concurrent, state.totals
+        if len(state.in_flight) > limit:
+            raise Violation(f"{event.work_item_id}: {len(state.in_flight)} are out, of {limit}")
+        for start in self.starts.values():
+            if start.dispatch.key == event.work_item_id and start.running > limit:
+                raise Violation(f"{event.work_item_id}: {start.running} run, of {limit}")
+        budget = state.settings.budget_usd
+        if budget is not None and not event.stage.is_deterministic:
+            if totals.cost_usd + totals.reserved_usd > budget + USD_EXACT:
+                raise Violation(f"{event.work_item_id}: more is promised than the budget holds")
+
+    def _is_true(self, event: StageRecorded) -> None:
+        """What was recorded is what happened."""
+        key, lives = event.work_item_id, self._lives_of(event.work_item_id)
+        life = lives[-1] if lives else None
+        if event.cause is None:
+            if life is None or life.conduct not in GOOD | {"no_change"}:
+                raise Violation(f"{key} is recorded as a success, and was none")
+            return
+        if event.outcome in (Outcome.RETRY, Outcome.SENT_BACK):
+            if life is None or life.conduct not in VERDICTS:
+                conduct = life.conduct if life else "never started"
+                raise Violation(f"{key} spends an attempt for {event.cause} ({conduct})")
+        if life is None or life.conduct not in GOOD or not life.finished:
+            return
+        if self._result_is_there(life):
+            raise Violation(f"{key} had finished its work, and is recorded as {event.cause}")
+
+    def _result_is_there(self, life: Life) -> bool:
+        file = self.machine.files.get(f"{life.dispatch.stem}.stream.jsonl")
+        return file is not None and life.result_line != b"" and life.result_line in file.data
+
+    def _is_on_disk(self, life: Life) -> bool:
+        """A loss of power may take every trace of a start."""
+        return life.began_at > self.machine.power_lost_at
+
+    def _lives_of(self, key: str) -> list[Life]:
+        return self.agents.by_key.get(key, [])
+
+    def _ledger(
+        self, state: RunState, recorded: dict[str, StageRecorded], excused: set[str]
+    ) -> None:
+        """Every token of a recorded dispatch once, as far as its stream still says it."""
+        most = least = 0.0
+        for life in self.agents.lives:
+            usd = (life.spent * PRICE.output + (life.spent > 0) * TOKENS_IN * PRICE.input) / 1e6
+            most += usd
+            file = self.machine.files.get(f"{life.dispatch.stem}.stream.jsonl")
+            is_kept = file is not None and b'"output_tokens":%d}' % life.spent in file.data
+            if life.dispatch.key in recorded and is_kept:
+                least += usd
+        total = state.totals.cost_usd
+        if not least - USD_EXACT <= total <= most + USD_EXACT:
+            raise Violation(f"the ledger says {total:.6f} USD, of {least:.6f} to {most:.6f}")
+
+    def at_the_end(self, state: RunState) -> None:
+        if self.running():
+            names = ", ".join(dispatch.key for dispatch in self.running())
+            raise Violation(f"the run has ended, and these live on: {names}")
+        for task in state.tasks.values():
+            if not task.status.is_terminal:
+                raise Violation(f"the run has ended, and task {task.id} is {task.status}")
