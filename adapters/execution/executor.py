@@ -19,6 +19,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from adapters.execution.guard import Guard, Legible, Linger
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
 from adapters.execution.supervise import Supervisor
 from adapters.execution.tail import Tail
@@ -218,6 +219,8 @@ class SupervisedExecutor:
         lane = self._lanes[work.lane]
         reader = lane.reader(work)
         linger = Linger()
+        legible = lane if isinstance(lane, Legible) else None
+        guard = Guard(stem, work, legible, self._settings)
 
         def feed(data: bytes) -> None:
             for observation in reader.feed(data):
@@ -226,12 +229,15 @@ class SupervisedExecutor:
                 elif isinstance(observation, Unwanted):
                     self._supervisor.ask_to_stop(stem)
                 observe(observation)
+            guard.heard(reader)
 
         def started(record: ShimRecord) -> None:
+            guard.started(record.shim, record.child)
             observe(Started(shim=record.shim, child=record.child))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(linger.then, self._supervisor.ask_to_stop, stem)
+            nursery.start_soon(linger.then, self._supervisor.stop, stem)
+            nursery.start_soon(guard.then, self._supervisor.stop)
             record = await self._supervisor.follow(
                 stem, feed, started, spawned=spawned, timeout_s=work.timeout_s
             )
@@ -239,13 +245,13 @@ class SupervisedExecutor:
         reader.close()
         if record.reason == "spawn_failed":
             return _dated(_not_started(work, record.error, record.errno), record)
-        exit_ = record.child_exit
-        if linger.is_on and exit_.reason in ("stopped", "deadline"):
+        exit_ = guard.corrected(record.child_exit)
+        if linger.is_on and exit_.reason in ("stopped", "deadline", "hung"):
             # It had said its result: being ended after that is no failure of it.
             exit_ = msgspec.structs.replace(exit_, reason="exited")
         said = lane.conclude(work, reader, exit_, stem.stderr_tail(), again=stem.is_second)
         if isinstance(said, Ending):
-            return _dated(said, record, exit_)
+            return _dated(guard.explained(said, exit_), record, exit_)
         if stem.is_second or exit_.reason != "exited":
             return _dated(_ending(Cause.CRASH, said.reason), record, exit_)
         return await self._start(work, stem.second, observe)
@@ -292,28 +298,6 @@ class SupervisedExecutor:
     def _first(self, dispatch: WorkItem | Lease) -> Stem:
         slug = self._slug_of(dispatch.task_id)
         return Stem.first(self._stem_of(slug, dispatch.stage, dispatch.attempt, dispatch.dispatch))
-
-
-class Linger:
-    """How long a child may live on after the last result it said."""
-
-    def __init__(self) -> None:
-        self._said = trio.Event()
-        self._until = 0.0
-
-    @property
-    def is_on(self) -> bool:
-        return self._said.is_set()
-
-    def renew(self, seconds: float) -> None:
-        self._until = trio.current_time() + seconds
-        self._said.set()
-
-    async def then(self, act: Callable[[Stem], None], stem: Stem) -> None:
-        await self._said.wait()
-        while trio.current_time() < self._until:  # noqa: ASYNC110 - a later result moves it
-            await trio.sleep_until(self._until)
-        act(stem)
 
 
 def _not_started(work: WorkItem, error: str, number: int) -> Ending:

@@ -125,6 +125,10 @@ class Stem:
         return Path(self.path + ".exit.json")
 
     @property
+    def stall(self) -> Path:
+        return Path(self.path + ".stall.json")
+
+    @property
     def tag(self) -> str:
         """What its processes carry in their environment as ORCHESTRATOR_STEM."""
         return self.path
@@ -177,6 +181,20 @@ class Stem:
 
     def read_exit(self) -> ExitRecord | None:
         return _read(self.exit, ExitRecord)
+
+    def read_stall(self, kind: type[T]) -> T | None:
+        """Why a driver stopped the child because it hung; see guard.py."""
+        return _read(self.stall, kind)
+
+    def write_stall(self, stall: Record) -> None:
+        temporary = Path(f"{self.stall}.tmp")
+        temporary.write_bytes(msgspec.json.encode(stall) + b"\n")
+        temporary.replace(self.stall)
+
+    def stderr_bytes(self) -> int:
+        with contextlib.suppress(OSError):
+            return self.stderr.stat().st_size
+        return 0
 
     def stderr_tail(self, bytes_max: int = 8192) -> str:
         with contextlib.suppress(OSError), self.stderr.open("rb") as file:

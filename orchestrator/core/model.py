@@ -254,7 +254,8 @@ class ChildExit(Record, frozen=True, kw_only=True):
     code: int | None = None
     signal: int | None = None
     reason: str = "exited"
-    """``exited``, ``deadline``, ``stopped``, ``spawn_failed``, or ``shim_lost`` (no record)."""
+    """``exited``, ``deadline``, ``stopped``, ``hung`` (and stopped for it), ``spawn_failed``, or
+    ``shim_lost`` (no record)."""
     error: str = ""
     duration_s: float = 0.0
     descendants_ended: int = 0

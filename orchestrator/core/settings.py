@@ -45,6 +45,10 @@ class Settings(Record, frozen=True, kw_only=True):
     """Stopping a child: between SIGTERM and SIGKILL."""
     result_linger_s: float = 15.0
     """How long a child may live on after its result."""
+    first_event_s: float = 180.0
+    """How long a model's client may take to say its first word; 0: for ever."""
+    idle_s: float = 900.0
+    """How long nothing of a model's client may move, outside of a tool's own time; 0: for ever."""
     keep_worktrees: bool = False
 
 

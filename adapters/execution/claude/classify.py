@@ -141,6 +141,8 @@ def _failed_result(ended: Ended, result: Result) -> Verdict:
             )
     elif means.cause is Cause.INTERRUPTED and ended.exit.reason == "deadline":
         means = _DEADLINE
+    elif means.cause is Cause.INTERRUPTED and ended.exit.reason == "hung":
+        return _failed(_hung(ended.exit))
     status = ResultStatus.SCHEMA_VIOLATION if means.cause is Cause.INVALID_OUTPUT else None
     return _failed(means, result.said, status=status, resets_at=resets_at)
 
@@ -187,7 +189,7 @@ def _by_kind(ended: Ended, result: Result) -> Means | None:
 
 def _otherwise(ended: Ended, result: Result) -> Means:
     """Without any work done, a wait is better than a tight loop, whatever the words were."""
-    if ended.exit.reason in ("deadline", "stopped"):
+    if ended.exit.reason in ("deadline", "stopped", "hung"):
         return Means(Cause.INTERRUPTED, "stopped in the middle of its work")
     if not ended.seen.replies:
         return Means(Cause.OUTAGE, "it failed before it could work")
@@ -207,6 +209,11 @@ _STEPS: tuple[Callable[[Ended, Result], Means | None], ...] = (
 """The most exact evidence first; the last one always answers."""
 
 _DEADLINE = Means(Cause.TIMEOUT, "it did not end before its deadline")
+
+
+def _hung(exit_: ChildExit) -> Means:
+    """The executor says what it saw of it: see guard.py."""
+    return Means(Cause.CRASH, exit_.error)
 
 
 def _resets_at(ended: Ended, result: Result) -> float | None:
@@ -232,6 +239,8 @@ def _without_result(ended: Ended) -> Verdict:
         )
     if exit_.reason == "deadline":
         return _failed(_DEADLINE)
+    if exit_.reason == "hung":
+        return _failed(_hung(exit_))
     if exit_.reason == "stopped":
         return _failed(Means(Cause.INTERRUPTED, "stopped in the middle of its work"))
     if not seen.started and not seen.replies and exit_.code in _REFUSED_TO_START:

@@ -13,6 +13,7 @@ from adapters.execution.claude.environment import child_environment, read_oauth_
 from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
 from adapters.execution.claude.wire import mapping, one_line
 from adapters.execution.executor import Command, Reader, StartAgain
+from adapters.execution.stall import Told
 from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem
 from orchestrator.core.settings import Project
 
@@ -50,7 +51,14 @@ class ClaudeLane:
         )
 
     def reader(self, work: WorkItem) -> ClaudeReader:
-        return ClaudeReader(key_is_ours="ANTHROPIC_API_KEY" in self.environment(work))
+        env = self.environment(work)
+        return ClaudeReader(key_is_ours="ANTHROPIC_API_KEY" in env, env=env)
+
+    def told(self, reader: object) -> Told:
+        return reader.doing.told() if isinstance(reader, ClaudeReader) else Told()
+
+    def transcript_bytes(self, work: WorkItem) -> int:
+        return session.transcript_bytes(self.environment(work), work.session_id)
 
     def conclude(
         self,

@@ -4,6 +4,7 @@ Evidence is the file alone: the client refuses ``--resume`` without a transcript
 a message, and ``--session-id`` with one.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -29,6 +30,16 @@ def transcripts(env: Mapping[str, str], session_id: str) -> list[Path]:
         return sorted(projects_dir(env).glob(f"*/{session_id}.jsonl"))
     except OSError:
         return []
+
+
+def transcript_bytes(env: Mapping[str, str], session_id: str | None) -> int:
+    """Of a session and its subagents: it grows while the client works, whoever reads its stream."""
+    total = 0
+    for path in transcripts(env, session_id or ""):
+        for part in (path, *path.with_suffix("").glob("**/*.jsonl")):
+            with contextlib.suppress(OSError):
+                total += part.stat().st_size
+    return total
 
 
 def is_resumable(env: Mapping[str, str], session_id: str) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from adapters.execution.claude import wire
 from adapters.execution.claude.cost import Meter, Tokens, totals
+from adapters.execution.claude.doing import Doing
 from adapters.execution.lines import LineSplitter
 from orchestrator.core.model import Window
 from orchestrator.ports.execution import Observation, ResultSeen, Unwanted, WindowsSeen
@@ -22,6 +23,7 @@ SYNTHETIC = "<synthetic>"
 TEXT_CHARS_MAX = 20_000
 _OUTPUT_CHARS_MAX = 1_000_000
 """Of a result's text: it may have to be read as the structured output."""
+NO_ENV: Mapping[str, str] = {}
 _KEYS_MAX = 256
 """Of tool uses and background tasks."""
 _WINDOWS_MAX = 16
@@ -110,9 +112,13 @@ class Seen:
 
 
 class ClaudeReader:
-    def __init__(self, *, key_is_ours: bool = True) -> None:
-        """``key_is_ours``: the project names an API key; otherwise none may be billed."""
+    def __init__(self, *, key_is_ours: bool = True, env: Mapping[str, str] = NO_ENV) -> None:
+        """``key_is_ours``: the project names an API key; otherwise none may be billed.
+
+        ``env`` is the client's.
+        """
         self.seen = Seen(key_is_ours=key_is_ours)
+        self.doing = Doing(env)
         self._lines = LineSplitter()
 
     def feed(self, data: bytes) -> tuple[Observation, ...]:
@@ -135,6 +141,7 @@ class ClaudeReader:
         if not events and line.strip():
             self.seen.unreadable_lines += 1
         for event in events:
+            self.doing.hear(event)
             kind = wire.text(event.get("type"))
             handle = _HANDLERS.get(kind) or _HANDLERS.get(
                 f"{kind}/{wire.text(event.get('subtype'))}"
