@@ -47,12 +47,17 @@ class Listeners:
         try:
             self._project(state, entry)
         except OSError as error:
-            # Repaired from the journal at the next start.
+            # Mended from the journal, at the driver's end or at the next start.
             self.say("a projection was not written", seq=entry.seq, error=error)
         self._tell(entry)
 
     def say(self, event: str, **values: object) -> None:
         self._narration.info(event, **values)
+
+    def say_if(self, event: str) -> None:
+        """Nothing where there is nothing to say."""
+        if event:
+            self.say(event)
 
     def _tell(self, entry: Entry) -> None:
         match entry.event:

@@ -13,9 +13,14 @@ class Derived:
         self._store = store
         self._journal = journal
         self._snapshots = Snapshots(store)
+        self.is_incomplete = False
 
     def committed(self, state: RunState, entry: Entry) -> None:
-        """Raises OSError; what is missing then is mended at the next start."""
-        project(self._store, state, entry)
+        """Raises OSError; what is missing then is mended at this driver's end, or by the next."""
+        try:
+            project(self._store, state, entry)
+        except OSError:
+            self.is_incomplete = True
+            raise
         if self._snapshots.is_due(state):
             self._snapshots.write(state, self._journal.position)

@@ -61,6 +61,7 @@ async def _drive(
     async with wiring.connected(store) as connected:
         run, outside = connected.run, connected.outside
         if run.state.finalized is not None:
+            _mend_projections(store, run.state)
             return finished(run.state.finalized)
         _refuse_if_not_whole(run.state)
         wiring.require_programs(run.state.project, os.environ)
@@ -92,7 +93,7 @@ async def _drive(
             )
         )
         _say_what_an_interrupt_does(audience, run.state)
-        _mend_projections(store, run.state, audience)
+        audience.say_if(_mend_projections(store, run.state))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(heart.run)
@@ -102,6 +103,8 @@ async def _drive(
             cause = _cause(fault)
             heart.stop(f"{type(cause).__name__}: {cause}".splitlines()[0])
             raise
+        if derived.is_incomplete:
+            audience.say_if(_mend_projections(store, run.state))
         heart.stop(end.reason, signal=signal.Signals(end.signal).name if end.signal else None)
         audience.say("driver ends", reason=end.reason, exit_status=int(end.exit_status))
         return end
@@ -155,14 +158,13 @@ def _refuse_foreign_driver(store: RunStore, host: Host, invocation: Invocation) 
         )
 
 
-def _mend_projections(store: RunStore, state: RunState, audience: Listeners) -> None:
+def _mend_projections(store: RunStore, state: RunState) -> str:
+    """What there is to say of it; empty where nothing was missing."""
     try:
         written = repair(store, state, read_entries(store.events_path))
     except OSError as error:
-        audience.say("projections were not mended", error=error)
-    else:
-        if written:
-            audience.say("projections were mended from the journal", files=written)
+        return f"projections were not mended: {error}"
+    return f"projections were mended from the journal: {written} files" if written else ""
 
 
 def _cause(fault: BaseException) -> BaseException:

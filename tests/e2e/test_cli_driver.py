@@ -105,6 +105,20 @@ def test_a_run_is_driven_to_its_end_without_a_word_of_task_or_agent(tmp_path: Pa
     assert before == len([e for e in home.events("r1") if e["type"] == "stage_dispatched"])
 
 
+def test_what_a_driver_that_died_at_the_very_end_left_unwritten_is_made_by_the_next(
+    tmp_path: Path,
+) -> None:
+    home = scaffold(tmp_path, QUICK)
+    assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
+    store = RunStore(home.store("r1"))
+    record = store.stages_dir / "12" / "04-review.json"
+    derived = {path: path.read_bytes() for path in (store.costs_path, record)}
+    for path in derived:
+        path.unlink()
+    assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
+    assert {path: path.read_bytes() for path in derived} == derived
+
+
 def test_a_run_with_a_failed_task_ends_with_6(tmp_path: Path) -> None:
     scenario = QUICK + (
         '[[call]]\nstage = "implement"\ndo = []\nlast_words = "agents-own-words"\n'
