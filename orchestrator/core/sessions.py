@@ -30,6 +30,8 @@ def book_call(task: TaskState, event: StageRecorded) -> None:
     if session is None:
         return
     session.calls += 1
+    if event.session_id is not None:
+        session.id = event.session_id  # older clients go on under another
     if event.cost is not None:
         if event.cost.session_total_usd is not None:
             session.total_usd = event.cost.session_total_usd

@@ -106,6 +106,30 @@ def test_interrupted_in_a_tool_it_can_be_resumed(
     if has_result:
         assert ended.result["is_error"] is True
         assert ended.result["subtype"] == "error_during_execution"
-    survivors = [p for p in tools if p.is_running() and p.status() != "zombie"]
-    assert bool(survivors) is (number == signal.SIGKILL), "only SIGKILL orphans its tools"
+
+    def survive() -> bool:
+        return any(p.is_running() and p.status() != "zombie" for p in tools)
+
+    if number == signal.SIGKILL:
+        assert survive(), "only SIGKILL orphans its tools"
+    else:
+        wait_until(lambda: not survive(), "its tools are gone")
     assert agent.run(_NOTHING, "--resume", session, prompt=f"{PROMPT}Go on.").exit == 0
+
+
+def test_what_a_killed_call_used_is_in_no_later_total(agent: Agent) -> None:
+    """So a driver has to charge it by what was said, or nobody does."""
+    waits = Act(steps=(ToolUse("Bash", {"command": "touch begun; sleep 300"}),))
+    session = new_session()
+    child = agent.start(waits, *_SONNET, "--session-id", session, "--allowedTools", "Bash")
+    wait_until((agent.work / "begun").exists, "the tool runs")
+    child.note_descendants()
+    child.signal(signal.SIGKILL)
+    child.wait()
+    resumed = [agent.run(_NOTHING, *_SONNET, "--resume", session) for _ in range(2)]
+
+    first, second = (run.result["total_cost_usd"] for run in resumed)
+    assert first > 0
+    assert second == pytest.approx(2 * first)
+    (since,) = resumed[0].result["model_usage_since_last_result"].values()
+    assert since["costUSD"] == pytest.approx(first)

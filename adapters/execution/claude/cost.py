@@ -23,6 +23,7 @@ CUMULATIVE_SINCE = (2, 1, 277)
 
 _OPEN_MESSAGES_MAX = 64
 _CHARS_PER_TOKEN = 4
+_SAME_USD = 1e-6
 
 
 class Price(NamedTuple):
@@ -149,13 +150,18 @@ class Meter:
     ) -> tuple[dict[str, ModelUsage], float]:
         if self.last is None:
             return {}, 0.0
-        if self._own is not None:
-            return self._own, sum(usage.cost_usd for usage in self._own.values())
         usd_before = number(before.get("total_usd")) or 0.0
         usage_before = _stored(before.get("usage"))
+        grown_usd = self.last.total_usd - usd_before
+        if self._own is not None:
+            own_usd = sum(usage.cost_usd for usage in self._own.values())
+            # More, where an earlier call was charged whose result nobody saw.
+            if grown_usd <= own_usd + _SAME_USD or not before:
+                return self._own, own_usd
+            return _difference(self.last.by_model, usage_before), grown_usd
         if not _is_cumulative(self.last, usd_before, usage_before, version):
             return self.last.by_model, self.last.total_usd
-        return _difference(self.last.by_model, usage_before), self.last.total_usd - usd_before
+        return _difference(self.last.by_model, usage_before), grown_usd
 
     def _session_total(self, before: Mapping[str, Any]) -> float | None:
         """A failed start reports a total of 0 for a session that has cost something."""
@@ -231,13 +237,24 @@ def _minus(usage: ModelUsage, before: ModelUsage) -> ModelUsage:
         output_tokens=usage.output_tokens - before.output_tokens,
         cache_read_tokens=usage.cache_read_tokens - before.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens - before.cache_write_tokens,
-        cost_usd=max(usage.cost_usd - before.cost_usd, 0.0),
+        cost_usd=usage.cost_usd - before.cost_usd,
+    )
+
+
+def _grown(usage: ModelUsage, before: ModelUsage) -> ModelUsage:
+    less = _minus(usage, before)
+    return ModelUsage(
+        input_tokens=max(less.input_tokens, 0),
+        output_tokens=max(less.output_tokens, 0),
+        cache_read_tokens=max(less.cache_read_tokens, 0),
+        cache_write_tokens=max(less.cache_write_tokens, 0),
+        cost_usd=max(less.cost_usd, 0.0),
     )
 
 
 def _difference(
     now: Mapping[str, ModelUsage], before: Mapping[str, ModelUsage]
 ) -> dict[str, ModelUsage]:
-    """Models without anything new are left out."""
-    grown = {model: _minus(usage, before.get(model, ModelUsage())) for model, usage in now.items()}
+    """Models without anything new are left out.  An estimate may have run ahead of the totals."""
+    grown = {model: _grown(usage, before.get(model, ModelUsage())) for model, usage in now.items()}
     return {model: usage for model, usage in grown.items() if any(_fields(usage))}

@@ -14,7 +14,7 @@ from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
 from adapters.execution.claude.wire import mapping, one_line
 from adapters.execution.executor import Command, Reader, StartAgain
 from adapters.execution.stall import Told
-from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem
+from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem, WorkItemId
 from orchestrator.core.settings import Project
 
 _FAMILY = re.compile(r"(?:^|-)(opus|sonnet|haiku|fable)(?:-|$)")
@@ -33,6 +33,8 @@ class ClaudeLane:
         self._environ = dict(environ)
         self._oauth_token = read_oauth_token(project)
         self._now = now
+        self._resumed: dict[WorkItemId, bool] = {}
+        """How the dispatches that are out were begun."""
 
     def environment(self, work: WorkItem) -> dict[str, str]:
         return child_environment(
@@ -43,8 +45,11 @@ class ClaudeLane:
         """Resumed where there is something to resume; ``again``: the other way round."""
         env = self.environment(work)
         resumable = work.session_id is not None and session.is_resumable(env, work.session_id)
+        # What the first start was refused for may have changed the evidence, too.
+        resume = not self._resumed.get(work.id, resumable) if again else resumable
+        self._resumed[work.id] = resume
         return Command(
-            argv=argv_of(work, self._agent, resume=resumable != again),
+            argv=argv_of(work, self._agent, resume=resume),
             env=env,
             cwd=work.cwd,
             stdin=prompt_file,
@@ -83,6 +88,7 @@ class ClaudeLane:
         )
         if isinstance(verdict, StartAgain):
             return verdict
+        self._resumed.pop(work.id, None)
         return _ending(work, seen, verdict, env, exit)
 
 

@@ -258,6 +258,8 @@ def _result(seen: Seen, event: Mapping[str, Any]) -> ResultSeen | None:
         denied_tools=tuple(sorted(set(filter(None, names))))[:20],
     )
     seen.meter.result(totals(event))
+    if result.terminal_reason.startswith("aborted") and seen.final_result is not None:
+        return None  # told to stop after its end: nothing of the work was cut off
     seen.result = result
     seen.login_ends_at = wire.text(event.get("credential_expires_at"), 50)
     seen.is_final = result.queued_turns == 0

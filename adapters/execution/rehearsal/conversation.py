@@ -238,7 +238,14 @@ class Conversation:
     def finish(self, end: End) -> NoReturn:
         """The result line, unless trouble sees to the end in its own way."""
         self.exit_status = end.status
-        self.record = wire.result(
+        self.record = self.result_of(end)
+        if not self.act(Moment.RESULT):
+            self.write_result(self.record)
+        self.act(Moment.EXIT)
+        raise Ended(self.exit_status)
+
+    def result_of(self, end: End) -> dict[str, Any]:
+        return wire.result(
             self.session.id,
             own=total(self.own),
             total=self.session.total,
@@ -248,14 +255,11 @@ class Conversation:
             denials=self.denials,
             verdict=end.verdict,
         )
-        if not self.act(Moment.RESULT):
-            self.write_result(self.record)
-        self.act(Moment.EXIT)
-        raise Ended(self.exit_status)
 
     def write_result(self, record: dict[str, Any]) -> None:
         self.session.append({"type": "result", "subtype": record["subtype"]})
         self.stream.line(record)
+        self.session.since_result = {}
         if self.stream.quiet:
             text = _compact(record) if self.options.output_format == "json" else record["result"]
             print(text, flush=True)  # noqa: T201 - what -p prints without stream-json

@@ -7,6 +7,7 @@ stage's default is.  Keys a scenario does not know are errors: it is our own fil
 import json
 import os
 import re
+import zlib
 from typing import Any, NamedTuple
 
 from adapters.execution.rehearsal.account import Account
@@ -56,12 +57,13 @@ class Scenario(NamedTuple):
     """How long after its start a session is written down."""
     duration_s: float = 0.0
     """Thinking time of a call that does not say."""
+    about: str = ""
     folder: str = "."
     """Where the files that steps name are."""
 
     def call(self, who: Who, start: int) -> Call:
         for number, entry in enumerate(self.calls, 1):
-            if _fits(entry, who, start):
+            if _fits(entry, who, start) and _drawn(entry, number, who):
                 return self._read(entry, f"call {number}", who)
         return self._read({}, "default", who)
 
@@ -82,10 +84,15 @@ class Scenario(NamedTuple):
             faults=_faults(entry.get("fault"), where),
         )
 
+    def faults(self) -> tuple[Fault, ...]:
+        """All that any call asks for.  Raises ScenarioError for one that is misshapen."""
+        calls = enumerate(self.calls, 1)
+        return tuple(f for n, call in calls for f in _faults(call.get("fault"), f"call {n}"))
 
-_TOP = {"schema", "account", "call", "transcript_after_s", "duration_s"}
+
+_TOP = {"schema", "about", "account", "call", "transcript_after_s", "duration_s"}
 _CALL = {
-    *("task", "stage", "attempt", "start"),
+    *("task", "stage", "attempt", "start", "share"),
     *("do", "say", "last_words", "output", "tokens", "duration_s", "fault"),
 }
 
@@ -108,6 +115,7 @@ def load(path: str | None) -> Scenario:
         return Scenario(
             calls=tuple(data.get("call", ())),
             account=None if account is None else Account(**account),
+            about=data.get("about", ""),
             transcript_after_s=data.get("transcript_after_s", 0.02),
             duration_s=data.get("duration_s", 0.0),
             folder=os.path.dirname(os.path.abspath(path)),
@@ -141,6 +149,14 @@ def _fits(entry: dict[str, Any], who: Who, start: int) -> bool:
         and entry.get("attempt", who.attempt) == who.attempt
         and entry.get("start", start) == start
     )
+
+
+def _drawn(entry: dict[str, Any], number: int, who: Who) -> bool:
+    """``share = 0.25``: every fourth attempt, and the same ones each time."""
+    if "share" not in entry:
+        return True
+    drawn = zlib.crc32(f"{number} {who.task} {who.stage} {who.attempt}".encode()) % 1000
+    return bool(drawn < 1000 * entry["share"])
 
 
 def _steps(item: dict[str, Any], where: str, folder: str) -> tuple[Step, ...]:

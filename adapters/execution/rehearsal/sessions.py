@@ -1,7 +1,7 @@
 """Sessions on disk, where and when the client keeps them, and what each has cost so far.
 
 A session is in use once its transcript exists; it is resumable from then on, from any
-directory.  Totals are those of the transcript's assistant lines: nothing else remembers them.
+directory.  Totals are those of the transcript's assistant lines up to its last result.
 """
 
 import json
@@ -94,11 +94,16 @@ class Session:
         session = cls(session_id, here)
         for record in _records(here):
             if record.get("type") == "assistant":
-                session.charge(record["message"]["model"], Usage(*record["rehearsalUsage"]))
+                add(session.since_result, record["message"]["model"], _usage_of(record))
             elif record.get("type") == "result":
+                for model, usage in session.since_result.items():
+                    add(session.total, model, usage)
                 session.since_result = {}
             elif record.get("type") == "user" and "rehearsalCall" in record:
+                # What a call used that was killed before its result, the client forgets.
+                session.since_result = {}
                 session.calls.append(record["rehearsalCall"])
+        session.since_result = {}
         return session
 
     def charge(self, model: str, usage: Usage) -> None:
@@ -129,6 +134,10 @@ def count_start(config: str, cwd: str, key: str) -> int:
         starts.flush()
         starts.seek(0)
         return sum(line == key + "\n" for line in starts)
+
+
+def _usage_of(record: dict[str, Any]) -> Usage:
+    return Usage(*record["rehearsalUsage"])
 
 
 def _records(path: str) -> Iterator[dict[str, Any]]:

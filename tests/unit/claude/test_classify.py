@@ -238,3 +238,11 @@ def test_a_question_in_place_of_the_output_is_told() -> None:
     found = verdict(WORKED + result(result="Tabs or spaces?"), schema={"type": "object"})
     assert found.cause is C.INVALID_OUTPUT
     assert found.error.endswith("there is none: Tabs or spaces?")
+
+
+def test_told_to_stop_after_its_end_it_takes_nothing_back() -> None:
+    stop = result(
+        is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming"
+    )
+    assert verdict(WORKED + result() + stop).status is S.SUCCESS
+    assert verdict(WORKED + result() + init() + reply() + stop).cause is C.INTERRUPTED

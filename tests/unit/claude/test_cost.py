@@ -115,3 +115,19 @@ def test_many_messages_in_bounded_memory() -> None:
 def test_model_that_is_not_in_the_table() -> None:
     message = {"id": "m", "model": "claude-new-9", "content": [], "usage": {"input_tokens": 10**6}}
     assert cost_of(line(type="assistant", message=message)).cost_usd == pytest.approx(4.0)
+
+
+def test_a_call_whose_result_nobody_saw_is_charged_with_the_next() -> None:
+    second = recording("success-resumed").stdout
+    before = {"total_usd": 0.0, "usage": {}, "calls": 1}
+    cost = cost_of(second, before)
+    assert cost.cost_usd == pytest.approx(2 * ONE_CALL_USD)
+    assert (cost.input_tokens, cost.output_tokens) == (48, 168)
+
+
+def test_an_estimate_that_ran_ahead_of_the_totals_makes_no_negative() -> None:
+    third = recording("success-resumed-again").stdout
+    ahead = {"claude-sonnet-4-6": {"input_tokens": 10**6, "cost_usd": 9.0}}
+    cost = cost_of(third, {"total_usd": ONE_CALL_USD, "usage": ahead})
+    assert cost.cost_usd == pytest.approx(2 * ONE_CALL_USD)
+    assert cost.input_tokens == 0

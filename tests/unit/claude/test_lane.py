@@ -229,3 +229,10 @@ def test_an_end_of_the_login_is_evidence(tmp_path: Path) -> None:
     stdout = init(session_id=ID) + reply() + result(credential_expires_at=until)
     found = ended(lane(tmp_path), work(output_schema=None), stdout, ChildExit(code=0))
     assert found.evidence["login_ends_at"] == until
+
+
+def test_the_second_start_is_the_other_way_whatever_came_in_between(tmp_path: Path) -> None:
+    a_lane, item = lane(tmp_path), work()
+    assert option(a_lane.command(item, PROMPT, again=False), "--session-id") == ID
+    keep_transcript(tmp_path)  # which is why the first was refused
+    assert option(a_lane.command(item, PROMPT, again=True), "--resume") == ID

@@ -33,7 +33,8 @@ def no_result(play: Conversation, params: Params) -> None:
 def two_results(play: Conversation, params: Params) -> None:
     """The result, and then it again: a background task ended and started another turn."""
     play.write_result(play.record)
-    play.write_result(play.record | {"result_index": 1})
+    again = {"result_index": 1, "model_usage_since_last_result": {}}
+    play.write_result(play.record | again)
 
 
 @_at(Moment.RESULT)
@@ -45,7 +46,9 @@ def another_turn(play: Conversation, params: Params) -> None:
     time.sleep(params.get("seconds", 0))
     play.init()
     play.say("There was more to do.")
-    play.write_result(play.record | {"result_index": 1})
+    last = play.result_of(endings.success(str(play.record["result"])))
+    output = {"structured_output": play.record.get("structured_output"), "result_index": 1}
+    play.write_result(last | output)
 
 
 @_at(Moment.WORK)
