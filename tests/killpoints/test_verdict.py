@@ -73,6 +73,8 @@ def test_a_batch_that_nobody_disturbs_is_in_order_and_each_thing_spoilt_is_found
             spoil(batch)
             found = judge(batch, 0)
             assert any(words in violation for violation in found.violations), (words, found)
+            assert found.rerun_finished == 0
+            assert found.rerun_in_flight == ("started 2 times" in words or "at once" in words)
             for path in _files(batch) - before.keys():
                 path.unlink()
             for path, data in before.items():

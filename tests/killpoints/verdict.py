@@ -5,6 +5,7 @@ own count of its starts, its transcripts, the shims' exit records.  The journal 
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from tests.killpoints.batch import LIMIT, MODEL_STAGES, RUN, STAGES, Batch
 Key = tuple[str, str, int]
 """Task, stage, attempt."""
 
+RESULT = re.compile(rb'"type": ?"(stage_)?result"')
 CENT_PARTS = 6
 """Decimals that the ledger is compared to."""
 
@@ -32,9 +34,9 @@ CENT_PARTS = 6
 class Verdict:
     violations: list[str] = field(default_factory=list)
     rerun_finished: int = 0
-    """Starts of what had come to its end before."""
+    """Starts of what was recorded before."""
     rerun_in_flight: int = 0
-    """Starts of what was under way, or cut off, before."""
+    """Starts of what was under way, or had ended unrecorded."""
     survivors: int = 0
     taken_up: Counter[str] = field(default_factory=Counter)
     """How recovery took up what it found: ``adopted``, ``harvested``, …"""
@@ -115,20 +117,30 @@ def _hold_records(verdict: Verdict, entries: list[Entry], expected: set[Key]) ->
 
 def _hold_starts(verdict: Verdict, batch: Batch, entries: list[Entry], expected: set[Key]) -> None:
     started = _agent_starts(batch) + _step_starts(batch)
-    finished = {key for key, _ in _finished(batch)}
+    intended, recorded = _intended(entries)
     for key in sorted(expected | started.keys()):
-        if (again := started[key] - 1) > 0:
-            is_finished = sum(1 for one, _ in _finished(batch) if one == key) > 1
-            verdict.rerun_finished += again if is_finished else 0
-            verdict.rerun_in_flight += 0 if is_finished else again
+        again = max(started[key] - 1, 0)
+        finished = min(again, recorded[key])
+        verdict.rerun_finished += finished
+        verdict.rerun_in_flight += again - finished
         verdict.hold(f"{key} was started {started[key]} times", is_so=started[key] == 1)
-    verdict.hold("not everything came to its end", is_so=finished >= expected)
-    intended = {
-        (event.task_id, event.stage, event.attempt)
-        for event in (entry.event for entry in entries)
-        if isinstance(event, StageDispatched)
-    }
+    verdict.hold("not everything came to its end", is_so=_finished(batch) >= expected)
     verdict.hold("something ran that no event intended", is_so=started.keys() <= intended)
+
+
+def _intended(entries: Iterable[Entry]) -> tuple[set[Key], Counter[Key]]:
+    """What was dispatched, and how often after its success was recorded."""
+    intended: set[Key] = set()
+    succeeded: set[Key] = set()
+    again: Counter[Key] = Counter()
+    for event in (entry.event for entry in entries):
+        if isinstance(event, StageDispatched):
+            key = (event.task_id, event.stage, event.attempt)
+            intended.add(key)
+            again[key] += key in succeeded
+        elif isinstance(event, StageRecorded) and event.status is ResultStatus.SUCCESS:
+            succeeded.add((event.task_id, event.stage, event.attempt))
+    return intended, again
 
 
 def _agent_starts(batch: Batch) -> Counter[Key]:
@@ -151,13 +163,13 @@ def _step_starts(batch: Batch) -> Counter[Key]:
     return starts
 
 
-def _finished(batch: Batch) -> Iterator[tuple[Key, Path]]:
-    """The starts whose child came to its own end."""
-    for stem, key in _stems(batch):
-        if b'"result"' in stem.with_name(stem.name + ".stream.jsonl").read_bytes() or (
-            b'"stage_result"' in stem.with_name(stem.name + ".stream.jsonl").read_bytes()
-        ):
-            yield key, stem
+def _finished(batch: Batch) -> set[Key]:
+    """What had a start whose child said its result."""
+    return {
+        key
+        for stem, key in _stems(batch)
+        if RESULT.search(stem.with_name(stem.name + ".stream.jsonl").read_bytes())
+    }
 
 
 def _stems(batch: Batch) -> Iterator[tuple[Path, Key]]:
