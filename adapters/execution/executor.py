@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -226,6 +226,7 @@ class SupervisedExecutor:
             for observation in reader.feed(data):
                 if isinstance(observation, ResultSeen):
                     linger.renew(self._settings().result_linger_s)
+                    guard.dismiss()
                 elif isinstance(observation, Unwanted):
                     self._supervisor.ask_to_stop(stem)
                 observe(observation)
@@ -246,12 +247,14 @@ class SupervisedExecutor:
         if record.reason == "spawn_failed":
             return _dated(_not_started(work, record.error, record.errno), record)
         exit_ = guard.corrected(record.child_exit)
+        evidence = guard.evidence(exit_)
         if linger.is_on and exit_.reason in ("stopped", "deadline", "hung"):
             # It had said its result: being ended after that is no failure of it.
+            evidence = {"outlived_its_result": exit_.reason}
             exit_ = msgspec.structs.replace(exit_, reason="exited")
         said = lane.conclude(work, reader, exit_, stem.stderr_tail(), again=stem.is_second)
         if isinstance(said, Ending):
-            return _dated(guard.explained(said, exit_), record, exit_)
+            return _dated(said, record, exit_, evidence)
         if stem.is_second or exit_.reason != "exited":
             return _dated(_ending(Cause.CRASH, said.reason), record, exit_)
         return await self._start(work, stem.second, observe)
@@ -314,9 +317,15 @@ def _ending(cause: Cause, error: str, exit_: ChildExit = ChildExit()) -> Ending:
     return Ending(status=status, cause=cause, error=error, exit=exit_)
 
 
-def _dated(ending: Ending, record: ExitRecord, exit_: ChildExit | None = None) -> Ending:
+def _dated(
+    ending: Ending,
+    record: ExitRecord,
+    exit_: ChildExit | None = None,
+    evidence: Mapping[str, Any] = {},
+) -> Ending:
     return msgspec.structs.replace(
         ending,
+        evidence=ending.evidence | dict(evidence),
         exit=exit_ or record.child_exit,
         started_at=record.started_at,
         ended_at=record.ended_at,

@@ -9,7 +9,7 @@ the next driver too knows a hang from a stop that a person asked for.
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import trio
@@ -17,7 +17,7 @@ import trio
 from adapters.execution.stall import Kind, Signs, Told, Vigil, judge, sentence
 from adapters.execution.stems import Stem
 from adapters.host.cpu import cpu_of_trees
-from orchestrator.core.model import ChildExit, Ending, ProcessIdentity, Record, WorkItem
+from orchestrator.core.model import ChildExit, ProcessIdentity, Record, WorkItem
 from orchestrator.core.settings import Settings
 
 LOG = logging.getLogger("orchestrator.execution")
@@ -97,6 +97,10 @@ class Guard:
         if self._legible is not None:
             self._vigil.heard(trio.current_time(), self._legible.told(reader))
 
+    def dismiss(self) -> None:
+        """The child has said its result: how long it may live on says Linger."""
+        self._legible = None
+
     async def then(self, stop: Callable[[Stem], Awaitable[object]]) -> None:
         """Stop the child once it hangs."""
         if self._legible is None:
@@ -106,8 +110,10 @@ class Guard:
             pause_s = min(LOOK_S, limit_s / LOOKS) if limit_s else LOOK_S
             until = trio.current_time() + pause_s
             await trio.sleep_until(until)
-            if (missed_s := trio.current_time() - until) > LOOK_S:
+            if (missed_s := trio.current_time() - until) > pause_s:
                 self._vigil.missed(missed_s)
+            if self._legible is None:
+                return
             if limit_s:
                 self.stall = self._look(self._legible, limit_s)
         await stop(self._stem)
@@ -118,12 +124,11 @@ class Guard:
             return exit_
         return msgspec.structs.replace(exit_, reason="hung", error=self.stall.what)
 
-    def explained(self, ending: Ending, exit_: ChildExit) -> Ending:
-        """With the evidence for the stop, whatever the child's words amount to."""
+    def evidence(self, exit_: ChildExit) -> dict[str, Any]:
+        """For the stop, where it was this guard's, whatever the child's words amount to."""
         if self.stall is None or exit_.reason != "hung":
-            return ending
-        evidence = ending.evidence | {"stall": self.stall.signs.shown()}
-        return msgspec.structs.replace(ending, evidence=evidence)
+            return {}
+        return {"stall": self.stall.signs.shown()}
 
     def _limit_s(self) -> float:
         settings = self._settings()

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adapters.execution.claude.classify import Ended, Verdict, classify
 from adapters.execution.claude.environment import HEADLESS
 from adapters.execution.claude.stream import ClaudeReader
 from adapters.execution.stall import (
@@ -18,6 +19,7 @@ from adapters.execution.stall import (
     judge,
     sentence,
 )
+from orchestrator.core.model import Cause, ChildExit
 from orchestrator.core.settings import Settings
 
 FIRST_S, IDLE_S = Settings().first_event_s, Settings().idle_s
@@ -263,3 +265,42 @@ def test_waiting_and_compacting_last_until_there_is_news() -> None:
 def test_nothing_on_the_stream_breaks_it(content: Any) -> None:
     told({"type": "assistant", "message": {"content": content}}, {"type": ["odd"]}, {"type": None})
     told({"type": "user", "message": content}, {"type": "system", "subtype": {"a": 1}})
+
+
+# -- and what it amounts to ------------------------------------------------------------------
+
+HUNG = ChildExit(reason="hung", error="it hung: so it did")
+ABORTED = {
+    "type": "result",
+    "subtype": "error_during_execution",
+    "is_error": True,
+    "num_turns": 2,
+    "errors": ["[ede_diagnostic] result_type=user"],
+}
+DONE = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([], Cause.CRASH),
+        ([system("init"), use("a", "Bash")], Cause.CRASH),
+        # What the client says when it is interrupted is not what was wrong with it.
+        ([use("a", "Bash"), ABORTED | {"terminal_reason": "aborted_tools"}], Cause.CRASH),
+        ([use("a", "Bash"), ABORTED], Cause.CRASH),
+        # It had said its last word: that one stands.
+        ([use("a", "Bash"), answer("a"), DONE], None),
+        ([use("a", "Bash"), DONE | {"is_error": True, "api_error_status": 401}], Cause.AUTH),
+    ],
+)
+def test_a_hang_is_a_crash_unless_the_last_word_was_said(
+    events: list[dict[str, Any]], cause: Cause | None
+) -> None:
+    reader = ClaudeReader()
+    for event in events:
+        reader.feed(msgspec.json.encode(event) + b"\n")
+    ended = Ended(seen=reader.seen, exit=HUNG, stderr_tail="", schema=None, again=False, now=0.0)
+    verdict = classify(ended)
+    assert isinstance(verdict, Verdict)
+    assert verdict.cause is cause
+    assert (verdict.error == HUNG.error) == (cause is Cause.CRASH)
