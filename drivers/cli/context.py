@@ -8,6 +8,7 @@ import argparse
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -66,7 +67,8 @@ class Context:
         print(as_json(value) if self.wants_json else text, flush=True)
 
     def note(self, text: str) -> None:
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        with suppress(OSError):  # a full disk, or nobody there: no reason not to do the work
+            print(f"note: {text}", file=sys.stderr, flush=True)
 
     def now(self) -> float:
         return time.time()

@@ -7,7 +7,7 @@ goes to a file whose path the line names.
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from orchestrator.core.errors import ExitStatus, OrchestratorError
 
@@ -40,7 +40,7 @@ class Log:
 
 
 def report(error: BaseException, log: Log) -> int:
-    _drop_output()
+    drop_unwritten(sys.stdout)
     match cause(error):
         case OrchestratorError() as known:
             _say(str(known))
@@ -69,14 +69,15 @@ def cause(error: BaseException) -> BaseException:
     return leaves[0]
 
 
-def _drop_output() -> None:
-    """What stdout does not take now, it would not take at exit either: a second error."""
+def drop_unwritten(stream: TextIO | None) -> None:
+    """What a stream does not take now, it would not take at exit either: status 120, from Python."""
+    if stream is None:
+        return
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        stream.flush()
     except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
 
 

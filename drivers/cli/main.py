@@ -13,7 +13,9 @@ from orchestrator.core.errors import ExitStatus
 
 
 def console() -> NoReturn:
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    failure.drop_unwritten(sys.stderr)
+    sys.exit(status)
 
 
 def main(argv: Sequence[str]) -> int:

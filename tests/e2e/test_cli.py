@@ -136,6 +136,28 @@ def test_an_output_that_takes_nothing_is_told(home: Home) -> None:
     assert "No space left on device" in the_one_line(done)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(("words", "status"), [(("r1", "pause"), 0), (("nope", "pause"), 1)])
+def test_notes_that_nothing_takes_change_neither_the_work_nor_its_status(
+    tmp_path: Path, words: tuple[str, ...], status: int
+) -> None:
+    own = make_home(tmp_path)
+    own.json("--run", "r1", "init-run")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", "--run", *words],
+            cwd=own.repository,
+            env=own.environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == status
+    paused = [event for event in own.events("r1") if event["type"] == "run_paused"]
+    assert len(paused) == (status == 0)
+
+
 def test_ctrl_c_while_watching_ends_it_by_its_signal(home: Home) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "orchestrator", "--run", "r1", "watch"],
