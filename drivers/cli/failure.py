@@ -70,7 +70,7 @@ def cause(error: BaseException) -> BaseException:
 
 
 def drop_unwritten(stream: TextIO | None) -> None:
-    """What a stream does not take now, it would not take at exit either: status 120, from Python."""
+    """What a stream does not take now, it would not take at exit: Python would end with 120."""
     if stream is None:
         return
     try:
