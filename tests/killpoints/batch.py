@@ -75,10 +75,13 @@ class Batch:
 
     def start(self, *before: str, words: Sequence[str] = ("run-headless", "--wait")) -> "Command":
         """Start a command; ``before`` is what it is run under."""
+        return self.start_module("orchestrator", "--run", RUN, *words, before=before)
+
+    def start_module(self, *words: str, before: Sequence[str] = ()) -> "Command":
         with self.store.log_path.open("ab") as log:
             return Command(
                 subprocess.Popen(
-                    [*before, sys.executable, "-m", "orchestrator", "--run", RUN, *words],
+                    [*before, sys.executable, "-m", *words],
                     cwd=self.home.repository,
                     env=self.environment(),
                     stdin=subprocess.DEVNULL,
@@ -125,6 +128,9 @@ class Command:
         """SIGKILL, if it still runs; it is gone when this returns."""
         self.process.kill()
         self.process.wait()
+
+    def is_over_within(self, bound_s: float) -> bool:
+        return until(lambda: not self.is_running, bound_s)
 
     def wait(self) -> int:
         try:

@@ -32,7 +32,7 @@ from orchestrator.core.fold import fold, replay
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import read_entries
 from tests.e2e.cli_process import lines
-from tests.killpoints.batch import LIMIT, Batch, Command, new_batch, until
+from tests.killpoints.batch import LIMIT, Batch, Command, new_batch
 from tests.killpoints.verdict import overlaps, spans
 
 DISK = "1m"
@@ -47,6 +47,7 @@ TASKS = "".join(f'[[task]]\nid = "{name}"\ntitle = "Task {name}"\n' for name in 
 SCENARIO = "schema = 1\nduration_s = 0.1\n"
 COMMAND_LIFE_S = 0.8
 DRIVER_LIFE_S = 2.5
+HASTY_LIFE_S = 5.0
 KILLED_SHARE = 0.3
 OF_COMMANDS = (SettingsChanged, RunPaused, TaskRequeued, TaskAdded)
 
@@ -103,6 +104,7 @@ def besiege(path: str, seed: int, seconds: float) -> Siege:
         until_s = time.monotonic() + seconds
         works: list[Work] = [partial(_drive, siege), _press]
         works += [partial(_command, number, said) for number in range(WRITERS)]
+        works.append(partial(_haste, kept / "haste"))
         threads = [
             threading.Thread(target=work, args=(batch, random.Random(chance.random()), until_s))
             for work in works
@@ -116,6 +118,7 @@ def besiege(path: str, seed: int, seconds: float) -> Siege:
         _say(batch, "unpause")
         _say(batch, "set", "max_concurrent", str(LIMIT))
         status = batch.drive()
+        said += _said_in_haste(kept / "haste")
         for one in said:
             siege.commands[_word(one.status)] += 1
         _judge(batch, siege, said, status)
@@ -181,6 +184,23 @@ def _command(
             _say(batch, "unpause")
 
 
+def _haste(path: Path, batch: Batch, chance: random.Random, until_s: float) -> None:
+    path.touch()
+    number = 0
+    while time.monotonic() < until_s:
+        number += 1
+        words = ("tests.killpoints.hasty", str(chance.randrange(1 << 30)), f"h{number}", str(path))
+        hasty = batch.start_module(*words)
+        hasty.is_over_within(chance.uniform(0.5, HASTY_LIFE_S))
+        hasty.kill()
+
+
+def _said_in_haste(path: Path) -> Iterator[Said]:
+    for line in path.read_text("ascii").splitlines():
+        token, status = line.split()
+        yield Said(token, int(status), is_certain=False)
+
+
 def _some_command(chance: random.Random, token: str) -> Sequence[str]:
     """Each that commits carries its token."""
     limit = str(chance.choice(LIMITS))
@@ -197,7 +217,7 @@ def _some_command(chance: random.Random, token: str) -> Sequence[str]:
 def _run_for(command: Command, chance: random.Random, life_s: float) -> int:
     """Its exit status; for a share of them, SIGKILL after a while."""
     if chance.random() < KILLED_SHARE:
-        until(lambda: not command.is_running, chance.uniform(0, life_s))
+        command.is_over_within(chance.uniform(0, life_s))
         command.kill()
     return command.wait()
 
