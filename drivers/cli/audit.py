@@ -23,12 +23,12 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     is_clean = events.clean and lanes.clean
     ctx.result(
         {"run_id": status.run_id, "clean": is_clean, "events_audit": events, "lane_audit": lanes},
-        "\n".join([*_events(events), *_lanes(lanes)]),
+        "\n".join([*dispatch_lines(events), *lane_lines(lanes)]),
     )
     return ExitStatus.DONE if is_clean else ExitStatus.REFUSED
 
 
-def _events(audit: EventsAudit) -> list[str]:
+def dispatch_lines(audit: EventsAudit) -> list[str]:
     lines = [
         f"dispatches  {'clean' if audit.clean else 'NOT CLEAN'}: {audit.dispatched} dispatched,"
         f" {audit.recorded} recorded, {audit.outstanding} outstanding",
@@ -43,7 +43,7 @@ def _events(audit: EventsAudit) -> list[str]:
     return lines
 
 
-def _lanes(audit: LaneAudit) -> list[str]:
+def lane_lines(audit: LaneAudit) -> list[str]:
     by = ", ".join(f"{n} on {lane}" for lane, n in audit.by_lane.items()) or "none"
     return [
         f"calls       {'clean' if audit.clean else 'NOT CLEAN'}: {audit.total_calls} ({by}),"

@@ -36,6 +36,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
         "begin",
         (
             Verb("demo", "a real batch on a sample repository; no account, no network"),
+            Verb("rehearse", "your tasks on a clone, with an agent that fails as you ask it to"),
             Verb("doctor", "check this machine, and say how to mend what is missing"),
             Verb("init-project", "write a first .orchestrator/project.toml"),
             Verb("init-run", "create a run"),

@@ -144,7 +144,8 @@ def _failed_result(ended: Ended, result: Result) -> Verdict:
     elif means.cause is Cause.INTERRUPTED and ended.exit.reason == "hung":
         return _failed(_hung(ended.exit))
     status = ResultStatus.SCHEMA_VIOLATION if means.cause is Cause.INVALID_OUTPUT else None
-    return _failed(means, result.said, status=status, resets_at=resets_at)
+    said = "" if means is _DEADLINE else result.said
+    return _failed(means, said, status=status, resets_at=resets_at)
 
 
 def _by_startup(ended: Ended, result: Result) -> Means | None:
