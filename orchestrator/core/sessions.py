@@ -4,7 +4,7 @@ Scope and implement share one session of the task; review has its own.
 """
 
 from orchestrator.core.events import StageRecorded
-from orchestrator.core.model import ModelUsage, SessionId, Stage
+from orchestrator.core.model import CallCost, ModelUsage, SessionId, Stage
 from orchestrator.core.state import Session, TaskState
 
 
@@ -33,12 +33,22 @@ def book_call(task: TaskState, event: StageRecorded) -> None:
     if event.session_id is not None:
         session.id = event.session_id  # older clients go on under another
     if event.cost is not None:
-        if event.cost.session_total_usd is not None:
-            session.total_usd = event.cost.session_total_usd
+        _book_cost(session, event.cost)
         for model, used in event.cost.by_model.items():
             session.usage[model] = _sum(session.usage.get(model), used)
     if event.session_lost:
         start_session(task, event.stage, None)
+
+
+def _book_cost(session: Session, cost: CallCost) -> None:
+    """A total that has not grown says nothing about what was estimated before it."""
+    total_usd = cost.session_total_usd or 0.0
+    if total_usd <= session.total_usd:
+        session.estimated_usd += cost.cost_usd
+        return
+    grown_usd = total_usd - session.total_usd
+    session.estimated_usd = 0.0 if cost.metered else max(cost.cost_usd - grown_usd, 0.0)
+    session.total_usd = total_usd
 
 
 def _sum(before: ModelUsage | None, used: ModelUsage) -> ModelUsage:

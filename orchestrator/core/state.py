@@ -64,6 +64,8 @@ class Session:
     id: SessionId
     total_usd: float = 0.0
     """The running total at the last record, to take this call's own cost from."""
+    estimated_usd: float = 0.0
+    """Booked since then without a total.  The client may have charged it, or forgotten it."""
     usage: dict[str, ModelUsage] = field(default_factory=dict)
     calls: int = 0
 

@@ -249,6 +249,7 @@ def _session_before(session: Session | None) -> dict[str, Any]:
         return {"total_usd": 0.0, "usage": {}, "calls": 0}
     return {
         "total_usd": session.total_usd,
+        "estimated_usd": session.estimated_usd,
         "usage": msgspec.to_builtins(session.usage),
         "calls": session.calls,
     }

@@ -74,10 +74,10 @@ class Session:
     """The account's books for a session; they outlive every process."""
 
     spent: int = 0
-    """Output tokens."""
+    """Output tokens of calls that came to a result: the client forgets what others used."""
     calls: int = 0
     worked: int = 0
-    """Calls that came to an answer."""
+    """Calls that came to a result."""
     users: set[Process] = field(default_factory=set)
 
 
@@ -145,7 +145,7 @@ class Child:
         self.machine = agents.machine
         self.rng = agents.rng
         self.process.on_signal = self._heard
-        self._tells_time = True
+        self.process.idles = life.conduct == "hangs"
 
     def begin(self) -> None:
         raise NotImplementedError
@@ -257,8 +257,8 @@ class ClientChild(Child):
             self.after(0.3, lambda: self.end(1))
             return
         self.session = self.agents.sessions.setdefault(name, Session())
-        for user in self.session.users:
-            assert not user.is_alive, f"two children in session {name}"
+        if any(user.is_alive for user in self.session.users):
+            raise AssertionError(f"two children work in session {name}")
         self.session.users = {self.process}
         self.session.calls += 1
         if self.machine.wall() < self.agents.limit_until and self.life.conduct not in _AT_ONCE:
@@ -276,8 +276,6 @@ class ClientChild(Child):
         self.machine.create(f"/transcripts/{name}.jsonl").sync()
         tokens = self.rng.randint(1000, 40_000)
         self.life.tokens = self.life.spent = tokens
-        self.session.spent += tokens
-        self.session.worked += 1
         lines = [_INIT % name.encode()]
         if self.life.conduct == "garbage":
             lines += [b"\xff\xfe\x00 not json", b"\x00" * 50, b'{"type":"news","x":1}']
@@ -347,7 +345,10 @@ class ClientChild(Child):
         subtype: str = "success",
         text: str = "",
     ) -> None:
-        spent, own = self.session.spent, self.life.tokens
+        own = self.life.tokens
+        self.session.spent += own
+        self.session.worked += own > 0
+        spent = self.session.spent
         total_usd = _usd(spent, self.session.worked)
         if self.life.conduct == "no_cost":
             cost = b""
@@ -362,8 +363,7 @@ class ClientChild(Child):
             calls = int(own > 0)
             own_usage = usage % (name, TOKENS_IN * calls, own, _usd(own, calls))
             cost += b',"model_usage_since_last_result":' + own_usage + b","
-        if self.life.conduct == "twice":
-            self.life.tokens = 0
+        self.life.tokens = 0
         self.say_result(
             b'{"type":"result",%s"subtype":"%s","is_error":%s,"result":%s,"num_turns":2,'
             b'"structured_output":%s}'

@@ -18,6 +18,11 @@ from trio._core import _run
 T = TypeVar("T")
 
 IDLE_LOOKS_MAX = 100
+"""Trio itself looks a few times, with nothing due, before it ends."""
+
+
+class Deadlock(Exception):
+    """Nothing is due any more, and somebody waits."""
 
 
 class VirtualClock(trio.abc.Clock):
@@ -25,6 +30,9 @@ class VirtualClock(trio.abc.Clock):
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.fault: BaseException | None = None
+        """The first that something on the machine raised; it ends the run."""
+        self.scope = trio.CancelScope()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._idle = 0
@@ -44,29 +52,48 @@ class VirtualClock(trio.abc.Clock):
         runnable = _run.GLOBAL_RUN_CONTEXT.runner.runq
         while self._due and self._due[0][0] <= deadline and not runnable:
             self.now, _, act = heapq.heappop(self._due)
-            act()
+            try:
+                act()
+            except Exception as fault:  # noqa: BLE001 - trio must not see it here
+                self._end_with(fault)
         if runnable or not math.isinf(deadline):
             self.now = self.now if runnable else max(self.now, deadline)
             self._idle = 0
             return 0.0
-        self._idle += 1  # trio itself may have something for its next look
-        if self._idle > IDLE_LOOKS_MAX:
-            raise RuntimeError("nothing is due any more, and somebody waits: a deadlock")
+        self._idle += 1
+        if self._idle == IDLE_LOOKS_MAX:
+            self._end_with(Deadlock("nothing is due any more, and somebody waits"))
+        elif self._idle > 2 * IDLE_LOOKS_MAX:
+            raise Deadlock("nothing is due any more, and somebody waits, shielded")
         return 0.0
 
+    def _end_with(self, fault: BaseException) -> None:
+        self.fault = self.fault or fault
+        self.scope.cancel()
 
-def run_virtually(main: Callable[[], Awaitable[T]], clock: VirtualClock, seed: int) -> T:
-    """trio.run() with a schedule that follows from the seed."""
+
+def run_virtually(main: Callable[[], Awaitable[None]], clock: VirtualClock, seed: int) -> None:
+    """trio.run() with a schedule that follows from the seed.
+
+    The collector rests meanwhile: it would run at other places each time, and takes a tenth.
+    """
+
+    async def run() -> None:
+        with clock.scope:
+            await main()
+        if clock.fault is not None:
+            raise clock.fault
+
     was_deterministic = _run._ALLOW_DETERMINISTIC_SCHEDULING
-    state = _run._r.getstate()
+    before = _run._r.getstate()
+    was_collecting = gc.isenabled()
     _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
     _run._r.seed(seed)
-    was_collecting = gc.isenabled()
     gc.disable()
     try:
-        return trio.run(main, clock=clock)
+        trio.run(run, clock=clock)
     finally:
         _run._ALLOW_DETERMINISTIC_SCHEDULING = was_deterministic  # type: ignore[misc]
-        _run._r.setstate(state)
+        _run._r.setstate(before)
         if was_collecting:
             gc.enable()

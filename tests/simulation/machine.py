@@ -78,6 +78,8 @@ class Process:
     fails_with: int | None = None
     """An errno that every new descriptor and process meets: EMFILE, ENOMEM."""
     descriptors: dict[int, Description] = field(default_factory=dict)
+    idles: bool = False
+    """It uses no processor time."""
     is_alive: bool = True
     waiters: set[trio.Event] = field(default_factory=set)
     """Told of its death: those that wait for it, and its own waits."""
@@ -188,6 +190,10 @@ class Machine:
             self.end(process, status=-number)
         else:
             process.on_signal(number)
+
+    def cpu_s(self, pid: int) -> float:
+        process = self.table.get(pid)
+        return 0.0 if process is None or process.idles else self.monotonic()
 
     def descendants(self, roots: list[Process]) -> list[Process]:
         found = [p for p in self.table.values() if any(_descends(p, root) for root in roots)]

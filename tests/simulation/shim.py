@@ -38,6 +38,7 @@ class VirtualShim:
         self._words = words
         self._make_agent = make_agent
         self.process = process
+        process.idles = True
         self.stem = words["stem"]
         self.child: Process | None = None
         self._started_at = machine.wall()

@@ -126,6 +126,7 @@ class Story:
             retry_delay_s=rng.choice((0.0, 0.0, 3.0)),
             budget_usd=rng.choice((None, None, None, 30.0)),
             result_linger_s=4.0,
+            idle_s=rng.choice((900.0, 50.0)),
         )
         return [
             RunCreated(settings=settings, project=PROJECT),

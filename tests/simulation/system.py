@@ -19,7 +19,7 @@ from typing import Any
 
 import trio
 
-from adapters.execution import supervise
+from adapters.execution import guard, supervise
 from adapters.execution.claude import session
 from adapters.host import processes, waiting
 from adapters.host.watcher import Changed
@@ -43,6 +43,10 @@ DESCRIPTORS_FROM = 1 << 20
 """So that a call which goes past the virtual system finds no descriptor, instead of a real one."""
 
 
+class NotVirtual(BaseException):
+    """The product makes a call that is not simulated: it has to be added here."""
+
+
 class VirtualPath(str):
     """As much of pathlib.Path as the modules above use, on the machine's files."""
 
@@ -64,8 +68,28 @@ class VirtualPath(str):
     def stem(self) -> str:
         return self.name.rsplit(".", 1)[0]
 
+    def with_suffix(self, suffix: str) -> "VirtualPath":
+        return VirtualPath(str(self).rsplit(".", 1)[0] + suffix)
+
     def with_name(self, name: str) -> "VirtualPath":
         return self.parent / name
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotVirtual(f"Path.{name}")
+
+    def stat(self) -> "VirtualStat":
+        stat: VirtualStat = self.machine.system.os.stat(self)
+        return stat
+
+    def rename(self, target: str) -> None:
+        """Whole, under the new name; both lasting only from the next sync."""
+        self.machine.system.step()
+        file = self.machine.files.pop(str(self))
+        file.is_named = False
+        self.machine.files[str(target)] = file
+        self.machine.tell(str(target))
+
+    replace = rename  # type: ignore[assignment]
 
     def exists(self) -> bool:
         require_alive(PROCESS.get())
@@ -178,6 +202,9 @@ class VirtualOs:
         def realpath(path: str) -> str:
             return str(path)
 
+        basename = staticmethod(os.path.basename)
+        split = staticmethod(os.path.split)
+
         @staticmethod
         def isdir(path: str) -> bool:
             return True
@@ -185,6 +212,9 @@ class VirtualOs:
     def __init__(self, system: System) -> None:
         self._system = system
         self._machine = system.machine
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotVirtual(f"os.{name}")
 
     def getpid(self) -> int:
         return PROCESS.get().pid
@@ -430,8 +460,10 @@ def installed(machine: Machine) -> Iterator[System]:
             {
                 "transcripts": lambda env, name: _transcripts(machine, name),
                 "is_resumable": lambda env, name: bool(_transcripts(machine, name)),
+                "transcript_bytes": lambda env, name: 0,
             },
         ),
+        (guard, {"cpu_of_trees": lambda roots: sum(machine.cpu_s(root.pid) for root in roots)}),
         (trio.to_thread, {"run_sync": VirtualThread(machine).run}),
     ]
     before: list[tuple[Any, str, Any]] = []

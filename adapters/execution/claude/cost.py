@@ -125,7 +125,7 @@ class Meter:
             self._unaccounted.clear()
 
     def call_cost(self, before: Mapping[str, Any], version: str) -> CallCost | None:
-        """``before``: what the session had been charged, ``{total_usd, usage}``.
+        """``before``: what the session had been charged, ``{total_usd, estimated_usd, usage}``.
 
         None: nothing is known to have been used, and no figure was reported.
         """
@@ -155,7 +155,9 @@ class Meter:
         grown_usd = self.last.total_usd - usd_before
         if self._own is not None:
             own_usd = sum(usage.cost_usd for usage in self._own.values())
-            # More, where an earlier call was charged whose result nobody saw.
+            # More, where an earlier call was charged whose result nobody saw: but for what was
+            # booked of it as an estimate.
+            grown_usd -= number(before.get("estimated_usd")) or 0.0
             if grown_usd <= own_usd + _SAME_USD or not before:
                 return self._own, own_usd
             return _difference(self.last.by_model, usage_before), grown_usd

@@ -1,0 +1,355 @@
+"""Honest mistakes, planted: what the simulator must catch to be believed.
+
+Each puts a plausible wrong version in the place of a piece of the product.  test_mutants.py
+asks of each that some seed of the first few hundred shows it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from adapters.execution import stems, supervise
+from adapters.execution.claude import cost
+from adapters.host import processes
+from drivers.headless import dispatches, run_loop
+from orchestrator.core import budget, decide, fold, graph, plan, recover, steer
+from orchestrator.core.events import DriverClaimed, Entry, KnownEvent
+from orchestrator.core.model import Cause, Stage
+from orchestrator.core.state import RunState
+from orchestrator.journal import codec, disk, file, scan
+from orchestrator.ports.journal import Committed
+from tests.simulation import driver
+
+Patch = tuple[Any, str, Callable[[Any], Any]]
+"""(owner, name, original -> replacement); an owner that is a dict has keys for names."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    mistake: str
+    patches: Callable[[], Sequence[Patch]]
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    undo: list[Callable[[], None]] = []
+    try:
+        for owner, name, change in mutant.patches():
+            if isinstance(owner, dict):
+                original = owner[name]
+                owner[name] = change(original)
+                undo.append(lambda o=owner, n=name, v=original: o.__setitem__(n, v))
+            else:
+                original = owner.__dict__[name]
+                setattr(owner, name, change(original))
+                undo.append(lambda o=owner, n=name, v=original: setattr(o, n, v))
+        yield
+    finally:
+        for step in reversed(undo):
+            step()
+
+
+# -- the journal ------------------------------------------------------------------------------
+
+
+def _no_sync() -> Sequence[Patch]:
+    return [(disk.FileDisk, "append", lambda _: _append_without_sync)]
+
+
+async def _append_without_sync(self: disk.FileDisk, data: bytes) -> int:
+    return await self._thread.run(lambda: disk.os.write(self._descriptor, data))
+
+
+def _sync_error_ignored() -> Sequence[Patch]:
+    async def append(self: disk.FileDisk, data: bytes) -> int:
+        def write_and_sync() -> int:
+            written = disk.os.write(self._descriptor, data)
+            try:
+                self._datasync(self._descriptor)
+            except OSError:
+                pass
+            return written
+
+        return await self._thread.run(write_and_sync)
+
+    return [(disk.FileDisk, "append", lambda _: append)]
+
+
+def _short_write_unseen() -> Sequence[Patch]:
+    async def append(self: file.FileJournal, data: bytes) -> None:
+        await self._disk.append(data)
+
+    return [(file.FileJournal, "_append", lambda _: append)]
+
+
+def _torn_tail_kept() -> Sequence[Patch]:
+    async def cut(self: file.FileJournal) -> None:
+        pass
+
+    return [(file.FileJournal, "_cut_torn_tail", lambda _: cut)]
+
+
+def _half_commits_read() -> Sequence[Patch]:
+    def change(original: Callable[[bytes], codec.Line]) -> Callable[[bytes], codec.Line]:
+        def decode(line: bytes) -> codec.Line:
+            return original(line)[0], True, 0
+
+        return decode
+
+    return [(scan, "decode", change)]
+
+
+def _stale_decision() -> Sequence[Patch]:
+    async def commit(
+        self: file.FileJournal, expected_seq: int, events: Sequence[KnownEvent], *, now: float
+    ) -> Committed:
+        await self._lock(file.LOCK_WAIT_S)
+        try:
+            seen = await self._catch_up()
+            after = self._follower.seq
+            data, entries = codec.encode_commit(
+                events, after_seq=after, run_id=self._run_id, now=now
+            )
+            await self._append(data)
+            self._follower.advance(data, len(data), len(entries))
+        finally:
+            self._unlock()
+        return Committed((*seen, *entries))
+
+    return [(file.FileJournal, "commit", lambda _: commit)]
+
+
+# -- before a start ----------------------------------------------------------------------------
+
+
+def _spawned_before_durable() -> Sequence[Patch]:
+    async def dispatch(self: dispatches.Dispatches, start: plan.StartStage) -> None:
+        permission = dispatches.Permission()
+        errand = await self._errand(start)
+        await self._outside.executor.prepare(errand.work)
+        self._send.send_nowait(dispatches.Ready(errand, permission))
+        ending = await self._outside.executor.run(errand.work, lambda observation: None)
+        await permission.given.wait()
+        if permission.granted:
+            out = self.out[start.task_id]
+            report = await dispatches.verify(out, ending, self._outside.workspace)
+            self._send.send_nowait(dispatches.Ended(out, report))
+
+    return [(dispatches.Dispatches, "_dispatch", lambda _: dispatch)]
+
+
+def _permission_on_old_plan() -> Sequence[Patch]:
+    async def grant(self: run_loop.RunLoop, ready: Sequence[Any]) -> None:
+        entries = await self._commit(lambda state: [each.errand.event for each in ready])
+        granted = {getattr(entry.event, "work_item_id", None) for entry in entries}
+        for each in ready:
+            self._dispatches.prepared(
+                each, granted=each.errand.work.id in granted, state=self.state
+            )
+
+    return [(run_loop.RunLoop, "_dispatch", lambda _: grant)]
+
+
+def _limit_without_the_adopted() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def capacity_at(self: run_loop.RunLoop, now: float) -> Any:
+            found = original(self, now)
+            mine = len(self._dispatches.out) - getattr(self, "adopted", 0)
+            before = max(0, len(self.state.in_flight) - max(0, mine))
+            return msgspec.structs.replace(found) if False else _more(found, before)
+
+        return capacity_at
+
+    def attach_change(original: Any) -> Any:
+        async def recover_and_count(self: run_loop.RunLoop) -> None:
+            await original(self)
+            self.adopted = len(self._dispatches.out)  # type: ignore[attr-defined]
+
+        return recover_and_count
+
+    return [
+        (run_loop.RunLoop, "_capacity_at", change),
+        (run_loop.RunLoop, "_recover", attach_change),
+    ]
+
+
+def _more(found: Any, by: int) -> Any:
+    import dataclasses
+
+    return dataclasses.replace(found, limit=found.limit + by)
+
+
+def _reservations_ignored() -> Sequence[Patch]:
+    def of(cls: type[budget.Purse], state: RunState) -> budget.Purse:
+        most = state.settings.budget_usd
+        return cls(left_usd=None if most is None else most - state.totals.cost_usd)
+
+    return [(budget.Purse, "of", lambda _: classmethod(of))]
+
+
+def _no_driver_lock() -> Sequence[Patch]:
+    return [(driver, "the_only_driver", lambda _: lambda store: nullcontext())]
+
+
+# -- recovery ------------------------------------------------------------------------------------
+
+
+def _no_adoption() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def recover_all(state: RunState, seen: Any, host: Any, **more: Any) -> Any:
+            return original(state, {name: recover.SeenNothing() for name in seen}, host, **more)
+
+        return recover_all
+
+    return [(run_loop, "recover", change)]
+
+
+def _lock_ignored() -> Sequence[Patch]:
+    return [(stems.Stem, "is_locked", lambda _: lambda self: False)]
+
+
+def _lock_not_inherited() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def spawn(self: supervise.Supervisor, stem: stems.Stem, *args: Any, **more: Any) -> int:
+            pid: int = original(self, stem, *args, **more)
+            process = supervise.os._machine.table[pid]  # type: ignore[attr-defined]
+            process.descriptors.pop(supervise.LOCK_FD).close()
+            return pid
+
+        return spawn
+
+    return [(supervise.Supervisor, "spawn", change)]
+
+
+def _no_exit_record() -> Sequence[Patch]:
+    return [(stems.Stem, "read_exit", lambda _: lambda self: None)]
+
+
+def _identity_by_pid() -> Sequence[Patch]:
+    def is_alive(identity: processes.Identity) -> bool:
+        return processes.start_time_of(identity[0]) is not None
+
+    def signal_if_same(identity: processes.Identity, number: int) -> bool:
+        try:
+            processes.os.kill(identity[0], number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    return [
+        (processes, "is_alive", lambda _: is_alive),
+        (processes, "signal_if_same", lambda _: signal_if_same),
+    ]
+
+
+def _boot_ignored() -> Sequence[Patch]:
+    def identity(self: supervise.Supervisor, stem: stems.Stem) -> stems.ShimRecord | None:
+        return stem.read_shim()
+
+    return [
+        (supervise.Supervisor, "identity", lambda _: identity),
+        (supervise.Supervisor, "is_of_another_boot", lambda _: lambda self, stem: False),
+    ]
+
+
+def _child_without_shim_ignored() -> Sequence[Patch]:
+    return [(supervise.Supervisor, "outlives_its_shim", lambda _: lambda self, stem: False)]
+
+
+# -- what follows ----------------------------------------------------------------------------------
+
+
+def _crash_spends_an_attempt() -> Sequence[Patch]:
+    return [
+        (decide.FOLLOWS, (stage, Cause.CRASH), lambda _: decide.Follow.RETRY)  # type: ignore[list-item]
+        for stage in Stage
+    ]
+
+
+def _limit_spends_an_attempt() -> Sequence[Patch]:
+    return [
+        (decide.FOLLOWS, (stage, Cause.LIMIT), lambda _: decide.Follow.RETRY)  # type: ignore[list-item]
+        for stage in Stage
+    ]
+
+
+def _session_total_as_cost() -> Sequence[Patch]:
+    def metered(self: cost.Meter, before: Any, version: str) -> Any:
+        return ({}, 0.0) if self.last is None else (self.last.by_model, self.last.total_usd)
+
+    return [(cost.Meter, "_metered", lambda _: metered)]
+
+
+def _cooldown_forgotten() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
+            original(state, event, entry)
+            state.cooldown_until = None
+            for task in state.tasks.values():
+                task.not_before = task.not_before and 0.0
+
+        return driver_claimed
+
+    return [(fold.FOLDS, DriverClaimed, change)]  # type: ignore[list-item]
+
+
+def _void_entries_taken() -> Sequence[Patch]:
+    return [(plan, "is_live_ready", lambda _: lambda state, entry: True)]
+
+
+def _dependents_left_waiting() -> Sequence[Patch]:
+    return [(decide, "doomed_dependents", lambda _: lambda state, task_id: ())]
+
+
+def _running_task_abandoned() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def abandon(state: RunState, tasks: Sequence[str], *, reason: str, live: Any) -> Any:
+            return original(state, tasks, reason=reason, live=())
+
+        return abandon
+
+    return [(steer, "abandon", change)]
+
+
+MUTANTS = tuple(
+    Mutant(name, mistake, patches)
+    for name, mistake, patches in (
+        ("no_sync", "a commit is written and not synced", _no_sync),
+        ("sync_error_ignored", "a failed sync counts as done", _sync_error_ignored),
+        ("short_write_unseen", "what a write took is not looked at", _short_write_unseen),
+        ("torn_tail_kept", "a torn tail is not cut before the next commit", _torn_tail_kept),
+        ("half_commits_read", "every line counts as a commit", _half_commits_read),
+        ("stale_decision", "a commit is not decided anew on others' events", _stale_decision),
+        ("spawned_before_durable", "the spawn does not wait for its intent", _spawned_before_durable),
+        ("permission_on_old_plan", "a start is not checked again when it is committed",
+         _permission_on_old_plan),
+        ("limit_without_the_adopted", "adopted dispatches take no slot",
+         _limit_without_the_adopted),
+        ("reservations_ignored", "the budget forgets what is promised", _reservations_ignored),
+        ("no_driver_lock", "two drivers may live", _no_driver_lock),
+        ("no_adoption", "what an earlier driver left is started again", _no_adoption),
+        ("lock_ignored", "recovery does not look at the lock", _lock_ignored),
+        ("lock_not_inherited", "the shim does not hold the lock", _lock_not_inherited),
+        ("no_exit_record", "the exit record is not read", _no_exit_record),
+        ("identity_by_pid", "a process is known by its pid alone", _identity_by_pid),
+        ("boot_ignored", "pids of an earlier boot are believed", _boot_ignored),
+        ("child_without_shim_ignored", "a child whose shim is dead counts as dead",
+         _child_without_shim_ignored),
+        ("crash_spends_an_attempt", "a crash counts as a verdict", _crash_spends_an_attempt),
+        ("limit_spends_an_attempt", "a usage limit counts as a verdict", _limit_spends_an_attempt),
+        ("session_total_as_cost", "the session's running total is booked for each call",
+         _session_total_as_cost),
+        ("cooldown_forgotten", "a restart forgets the cooldown", _cooldown_forgotten),
+        ("void_entries_taken", "a ready entry is taken without a look at its task",
+         _void_entries_taken),
+        ("dependents_left_waiting", "what can never start is not blocked",
+         _dependents_left_waiting),
+        ("running_task_abandoned", "a task at work can be abandoned", _running_task_abandoned),
+    )
+)  # fmt: skip
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+_ = graph
