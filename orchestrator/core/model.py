@@ -7,7 +7,7 @@ changes lives in state.py alone.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Annotated, Any, NewType
 
 import msgspec
 
@@ -305,7 +305,8 @@ class StageResult(Record, frozen=True, kw_only=True):
     raw_output: str | None = None
     session_id: SessionId | None = None
     usage: dict[str, Any] | None = None
-    cost_usd: float | None = None
+    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    """Bounded, because it goes into a bill that a budget is held by."""
     lane_used: str | None = None
     completed_at: str | float | None = None
 
