@@ -16,6 +16,7 @@ from adapters.host.local import LocalHost
 from adapters.host.watcher import FileWatcher
 from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
+from drivers.tracebacks import keep_tracebacks
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ENGINE_LANE, SessionId, Stage
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
@@ -71,6 +72,7 @@ def output_mistake(stage: Stage, output: Any) -> str:
 
 
 def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatcher) -> Outside:
+    keep_tracebacks(store.path)
     host = LocalHost()
     project = state().project
     executor = SupervisedExecutor(

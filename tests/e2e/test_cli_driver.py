@@ -15,6 +15,8 @@ import psutil
 import pytest
 import trio
 
+from adapters.execution import executor
+from drivers import wiring
 from drivers.stepping import next_work_item
 from orchestrator.core.errors import Refused
 from orchestrator.core.model import TaskId
@@ -117,6 +119,26 @@ def test_what_a_driver_that_died_at_the_very_end_left_unwritten_is_made_by_the_n
         path.unlink()
     assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
     assert {path: path.read_bytes() for path in derived} == derived
+
+
+def test_the_traceback_of_an_error_around_a_dispatch_is_kept_and_shown_to_nobody(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore(scaffold(tmp_path, QUICK).store("r1"))
+
+    async def go_wrong() -> None:
+        run = await LiveRun.open(open_journal(store.events_path, store.run_id))
+        async with wiring.attached(run, store):
+            try:
+                raise KeyError("a bug")
+            except KeyError as fault:
+                executor.LOG.error("T1/scope/a1/d1: unexpected error", exc_info=fault)
+
+    trio.run(go_wrong)
+    assert capfd.readouterr().err == ""
+    kept = (store.path / "orchestrator-errors.log").read_text()
+    assert "T1/scope/a1/d1: unexpected error\nTraceback" in kept
+    assert "KeyError: 'a bug'" in kept
 
 
 def test_a_run_with_a_failed_task_ends_with_6(tmp_path: Path) -> None:
@@ -295,6 +317,10 @@ def test_a_task_is_stepped_by_hand(tmp_path: Path) -> None:
     path.write_text(json.dumps({**result, "content_hash": "0" * 64}))
     stale = home.call("--run", "r1", "record", "--result", str(path))
     assert (stale.returncode, json.loads(stale.stdout)["recorded"]) == (1, False)
+    path.write_text(json.dumps({**result, "cost_usd": -5}))
+    refunded = home.call("--run", "r1", "record", "--result", str(path))
+    assert (refunded.returncode, json.loads(refunded.stdout)["recorded"]) == (1, False)
+    assert "cost_usd" in json.loads(refunded.stdout)["reason"]
     path.write_text(json.dumps(result))
     recorded = home.json("--run", "r1", "record", "--result", str(path))
     assert (recorded["ok"], recorded["recorded"], recorded["outcome"]) == (True, True, "advanced")
