@@ -55,6 +55,12 @@ class InvariantBroken(OrchestratorError):
 
     exit_status = ExitStatus.ENVIRONMENT
 
+    def __str__(self) -> str:
+        return (
+            f"{super().__str__()}: the journal does not fit together, and nothing was changed:"
+            " restore events.jsonl from a copy, or ask for help with it"
+        )
+
 
 class StaleReport(Refused):
     """A report does not answer the dispatch that is outstanding."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from orchestrator.core.errors import EnvironmentFault, InvariantBroken
 from orchestrator.core.events import Entry, KnownEvent
 from orchestrator.journal.codec import encode_commit
-from orchestrator.journal.scan import Follower, Position
+from orchestrator.journal.scan import Follower, Position, require_run
 from orchestrator.ports.disk import Disk, SyncFailed
 from orchestrator.ports.journal import Committed, Conflict
 
@@ -49,6 +49,7 @@ class FileJournal:
                 self._unlock()
         if batch.entries:
             self._told_size = -1
+            require_run(self._disk.name, batch.entries[0].run_id, self._run_id)
         return batch.entries
 
     async def commit(

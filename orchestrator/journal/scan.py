@@ -24,6 +24,15 @@ _MARK_BYTES = 128
 """Compared before each read on: tells a journal that was rewritten under its reader."""
 
 
+def require_run(name: str, found: str, wanted: str) -> None:
+    """A run's directory under another name would drive the same branches and worktrees."""
+    if found != wanted:
+        raise JournalDamaged(
+            f"{name}: this is the journal of run {found}, not of {wanted}: give the directory its"
+            f" name back, or work with --run {found}"
+        )
+
+
 class Batch(NamedTuple):
     entries: list[Entry]
     torn: bool

@@ -18,7 +18,7 @@ from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.model import Record
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import following
-from orchestrator.journal.scan import Follower, Position
+from orchestrator.journal.scan import Follower, Position, require_run
 from orchestrator.journal.store import RunStore
 
 EVENTS_BETWEEN = 1000
@@ -67,6 +67,7 @@ def read_state(store: RunStore) -> RunState:
         raise JournalDamaged(
             f"{store.events_path}: the journal is empty: make the run anew with init-run"
         )
+    require_run(str(store.events_path), state.run_id, store.run_id)
     return state
 
 

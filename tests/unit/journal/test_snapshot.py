@@ -10,6 +10,8 @@ from orchestrator.core.events import KnownEvent
 from orchestrator.core.fold import fold, replay
 from orchestrator.core.model import Outcome, Stage
 from orchestrator.journal.codec import encode_commit
+from orchestrator.journal.disk import open_journal
+from orchestrator.journal.live import LiveRun
 from orchestrator.journal.read import following, read_entries
 from orchestrator.journal.snapshot import EVENTS_BETWEEN, Snapshot, Snapshots, read_state
 from orchestrator.journal.store import RunStore
@@ -19,7 +21,8 @@ from tests.unit.journal.events import NOW, added, created, dispatched, paused, r
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
     """A run with a task that is done, one that runs and one that waits; and a snapshot of it."""
-    store = RunStore(tmp_path)
+    store = RunStore(tmp_path / "r1")
+    store.path.mkdir()
     events: list[KnownEvent] = [created(), added("T1"), added("T2"), added("T3", depends_on=("X",))]
     for stage in Stage:
         last = Outcome.COMPLETED if stage is Stage.REVIEW else Outcome.ADVANCED
@@ -78,6 +81,19 @@ def test_it_is_passed_over_where_it_is_torn_or_of_another_form(store: RunStore) 
     other = msgspec.structs.replace(snapshot, form=snapshot.form ^ 1)
     store.snapshot_path.write_bytes(msgspec.msgpack.encode(other))
     assert not is_used(store)
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+async def test_a_directory_under_another_name_is_refused(
+    store: RunStore, has_snapshot: bool
+) -> None:
+    if not has_snapshot:
+        store.snapshot_path.unlink()
+    copy = RunStore(store.path.rename(store.path.with_name("copy")))
+    with pytest.raises(JournalDamaged, match=r"of run r1, not of copy: .*--run r1"):
+        read_state(copy)
+    with pytest.raises(JournalDamaged, match="of run r1, not of copy"):
+        await LiveRun.open(open_journal(copy.events_path, copy.run_id))
 
 
 def test_it_is_due_now_and_then(store: RunStore) -> None:
