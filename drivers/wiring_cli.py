@@ -38,11 +38,22 @@ def open_task_source(project: "Project") -> "TaskSource":
     return open_source(project)
 
 
-def inspect_repository(project: "Project") -> "Inspection":
+def inspect_repository(project: "Project", run_id: str | None = None) -> "Inspection":
     """Raises Usage where no run can be made from the repository.  Changes nothing."""
     from adapters.workspace.repository import inspect_repository as inspect
 
-    return inspect(project.root, base=project.git.base, branch_prefix=project.git.branch_prefix)
+    above = _above_the_tasks(project, run_id)
+    return inspect(project.root, base=project.git.base, branch_prefix=above)
+
+
+def _above_the_tasks(project: "Project", run_id: str | None) -> str:
+    """The part of the branches' names that all tasks of the run share: a directory of branches."""
+    shared = []
+    for part in project.git.branch.split("/"):
+        if "{task}" in part or (run_id is None and "{run}" in part):
+            break
+        shared.append(part.format(prefix=project.git.branch_prefix, run=run_id))
+    return "/".join(shared)
 
 
 async def tasks_at_work(run: "LiveRun", store: "RunStore") -> "frozenset[TaskId]":

@@ -35,14 +35,20 @@ class Repository:
         answer = Git(path).ask("rev-parse", "--show-toplevel", "--git-common-dir")
         if answer.status:
             raise _why_not_a_repository(path, answer.stderr)
-        root, common = os.fsdecode(answer.out).splitlines()[:2]
+        lines = os.fsdecode(answer.out).split("\n")
+        if len(lines) != 3:  # two, each ended
+            raise Usage(
+                f"the path of {path!r} holds a line break, which git's lists of worktrees cannot"
+                " tell from their own: move the repository"
+            )
+        root, common = lines[:2]
         return cls(root, os.path.realpath(os.path.join(path, common)))
 
     def resolve(self, *names: str) -> tuple[str | None, ...]:
         """The object ids of the names, None for each that does not exist.  One process."""
         wanted = "".join(f"{name}\n" for name in names)
         out = self.git("cat-file", "--batch-check=%(objectname)", stdin=os.fsencode(wanted))
-        lines = out.decode("utf-8", "replace").splitlines()
+        lines = out.decode("utf-8", "replace").split("\n")[:-1]
         return tuple(None if line.endswith((" missing", " ambiguous")) else line for line in lines)
 
     def is_ancestor(self, ancestor: str, commit: str) -> bool:
@@ -70,7 +76,7 @@ class Repository:
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 text = ""
-            if pattern not in text.splitlines():
+            if pattern not in text.split("\n"):
                 lead = "" if not text or text.endswith("\n") else "\n"
                 with open(path, "a", encoding="utf-8", errors="surrogateescape") as file:
                     file.write(f"{lead}{pattern}\n")
@@ -149,6 +155,8 @@ def inspect_repository(
     path: str, *, base: str = "HEAD", branch_prefix: str = "orchestrator"
 ) -> Inspection:
     """Look whether a run can be made here.  Changes nothing.
+
+    ``branch_prefix``: what all branches of the run will stand below, as far as it is known.
 
     Raises Usage where it is no repository, has no commit, lacks the base, or has a branch that
     blocks ours; EnvironmentFault where git cannot work.

@@ -12,6 +12,7 @@ from orchestrator.core.events import RunCreated
 from orchestrator.core.model import Mode, Pipeline
 from orchestrator.core.options import changes_of, described
 from orchestrator.core.settings import Project, Settings
+from orchestrator.journal.store import is_safe_name
 
 HELP = """Create a run on a project.  Its settings, and the project file as it is now, are kept
 with the run: `set` changes settings later, the project's commands never change."""
@@ -41,14 +42,15 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             written[key] = getattr(args, key)
     settings = msgspec.convert(changes_of(Settings(), written), Settings)
     project = load_project(ctx.project, Path.cwd())
-    inspection = inspect_repository(project)
+    now = ctx.now()
+    day = time.strftime("%Y-%m-%d", time.localtime(now))
+    ctx.run_id = ctx.run_id or _unused_id(ctx, project, day)
+    is_name = is_safe_name(ctx.run_id)  # otherwise create() refuses it, and git is not asked
+    inspection = inspect_repository(project, ctx.run_id if is_name else None)
     for note in (*project_notes(project), *inspection.notes):
         ctx.note(note)
     git = msgspec.structs.replace(project.git, base_commit=inspection.base_commit)
     project = msgspec.structs.replace(project, git=git)
-    now = ctx.now()
-    day = time.strftime("%Y-%m-%d", time.localtime(now))
-    ctx.run_id = ctx.run_id or _unused_id(ctx, project, day)
     created = RunCreated(settings=settings, project=project, mode=Mode(args.mode))
     store = ctx.run_root().create(project.name, ctx.run_id, day, first=[created], now=now)
     ctx.at(store)

@@ -346,7 +346,22 @@ def test_a_damaged_journal_is_refused_by_its_line(own: Home) -> None:
     assert "line 2" in the_one_line(done)
 
 
-@pytest.mark.parametrize("kind", ["typo", "no commits", "no git", "blocked", "no base"])
+def test_an_event_that_does_not_fit_is_told_with_the_remedy(own: Home) -> None:
+    own.json("--run", "r1", "init-run")
+    own.json("--run", "r1", "add-task", "--task", "#12")
+    path = own.store("r1") / "events.jsonl"
+    last = json.loads(path.read_text().splitlines()[-1])
+    with path.open("a") as journal:
+        journal.write(json.dumps({**last, "seq": last["seq"] + 1}) + "\n")
+    for words in (["status"], ["pause"]):
+        done = own.call("--run", "r1", *words)
+        assert done.returncode == 5
+        assert "restore events.jsonl from a copy" in the_one_line(done)
+
+
+@pytest.mark.parametrize(
+    "kind", ["typo", "no commits", "no git", "blocked", "run blocked", "no base"]
+)
 def test_a_repository_that_cannot_be_used_is_told_and_makes_no_run(own: Home, kind: str) -> None:
     project = own.repository / ".orchestrator" / "project.toml"
     told = kind
@@ -364,6 +379,9 @@ def test_a_repository_that_cannot_be_used_is_told_and_makes_no_run(own: Home, ki
         case "blocked":
             git(own.repository, "branch", "orchestrator")
             told = "blocks"
+        case "run blocked":
+            git(own.repository, "branch", "orchestrator/r1")
+            told = "git branch -m orchestrator/r1 NAME"
         case "no base":
             project.write_text(project.read_text() + '[git]\nbase = "trunk"\n')
             told = "trunk"

@@ -75,18 +75,18 @@ def _make(place: Place, inputs: Inputs) -> str | Result:
             "misconfigured",
             f"the branch {place.branch} already exists in {repository.root}, at"
             f" {place.tip[:12]}, and this run did not make it: rename it (git branch -m"
-            f" {place.branch} NAME), then requeue the task",
+            f" {place.branch} NAME)",
         )
     if worktrees.begun(repository, path):
         worktrees.discard(repository, path)
     start = place.start or place.tip
     worktree = worktrees.find(repository, path)
     if worktree is None or worktree.branch() != place.branch:
-        if os.path.lexists(path) and not _is_empty_directory(path):
+        if (obstacle := _in_the_way(path)) is not None:
             return failure(
                 "misconfigured",
-                f"{path} already exists and is not the worktree of {place.branch}: move it"
-                " away, then requeue the task",
+                f"{obstacle} already exists and is not the worktree of {place.branch}: move it"
+                " away",
             )
         worktree = worktrees.add(repository, path, place.tip or start or next(iter(starts)))
         merged = None if start else _merge(worktree, starts)
@@ -114,7 +114,7 @@ def _starts(repository: Repository, inputs: Inputs) -> dict[str, str] | Result:
         if commit is None:
             return failure(
                 "misconfigured",
-                f"{what} ({name}) is not in {repository.root}: fetch it, then requeue the task",
+                f"{what} ({name}) is not in {repository.root}: fetch it",
             )
         starts.setdefault(commit, what)
     if len(starts) > 1:
@@ -173,5 +173,12 @@ def _name(place: Place, worktree: Worktree, start: str) -> Result | None:
     return None
 
 
-def _is_empty_directory(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
+def _in_the_way(path: str) -> str | None:
+    """What keeps a worktree from being made at ``path``: something there, or a file above it."""
+    if os.path.lexists(path):
+        is_free = os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
+        return None if is_free else path
+    above = os.path.dirname(path)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    return None if os.path.isdir(above) else above

@@ -115,7 +115,9 @@ def test_a_branch_at_the_right_place_is_taken(repo: Repo, path: Path) -> None:
     assert repo.refs()[START_REF] == repo.head
 
 
-@pytest.mark.parametrize("obstacle", ["branch", "directory", "worktree", "checked out", "link"])
+@pytest.mark.parametrize(
+    "obstacle", ["branch", "directory", "file above", "worktree", "checked out", "link"]
+)
 def test_what_is_not_ours_is_refused_with_the_remedy_and_left_as_it_is(
     repo: Repo, path: Path, tmp_path: Path, obstacle: str
 ) -> None:
@@ -128,6 +130,9 @@ def test_what_is_not_ours_is_refused_with_the_remedy_and_left_as_it_is(
         case "directory":
             repo.write({"mine.txt": "the user's\n"}, cwd=path)
             remedy = "move it away"
+        case "file above":
+            repo.write({".worktrees": "the user's\n"})
+            remedy = f"{repo.path}/.worktrees already exists"
         case "worktree":
             repo.worktree(path, "mine")
             remedy = "move it away"
@@ -144,6 +149,8 @@ def test_what_is_not_ours_is_refused_with_the_remedy_and_left_as_it_is(
     result = run(repo, "intake", start_commit=start)
     assert result.cause == "misconfigured"
     assert remedy in result.error
+    # The run is paused and the task still due: a requeue would be refused.
+    assert "requeue" not in result.error
     assert repo.refs("refs/heads") == before
     assert path.exists() == existed
 

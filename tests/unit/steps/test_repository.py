@@ -34,6 +34,15 @@ def test_a_base_is_a_branch_before_it_is_a_tag(repo: Repo) -> None:
     assert inspect_repository(repo.root, base="release").base_commit == first
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x0b", "\x85", " "])
+def test_a_path_may_hold_any_separator_but_a_line_break(tmp_path: Path, separator: str) -> None:
+    odd = Repo(tmp_path / f"a{separator}b", {"a.txt": "a\n"})
+    assert Repository.open(odd.root).root == odd.root
+    assert inspect_repository(odd.root).base_commit == odd.head
+    with pytest.raises(Usage, match="line break"):
+        inspect_repository(Repo(tmp_path / "a\nb", {"a.txt": "a\n"}).root)
+
+
 def test_uncommitted_changes_are_a_note(repo: Repo) -> None:
     repo.write({"a.txt": "dirty\n", "b.txt": "new\n"})
     (note,) = inspect_repository(repo.root).notes
