@@ -71,7 +71,7 @@ def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
         case "dead":
             how = f"driver {driver.pid} is dead"
         case "exited":
-            how = f"the driver has ended ({driver.exit_reason})"
+            how = f"the driver has ended ({_short(driver.exit_reason)})"
         case "foreign":
             how = f"a driver on {driver.host} is not heard any more: make sure it is dead"
             drive += " --take-over"

@@ -3,6 +3,7 @@
 Invariant: no line is wider than asked for, and nothing in it can drive the terminal.
 """
 
+import textwrap
 from collections.abc import Sequence
 
 from orchestrator.core.model import TaskStatus
@@ -12,6 +13,7 @@ from orchestrator.views.status import Cost, EventsAudit, Status, TaskRow
 
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
+WRAPPED_CHARACTERS_MAX = 600
 
 _URGENT = (
     TaskStatus.RUNNING,
@@ -47,8 +49,8 @@ def status_text(
     if steps:
         lines += ["", "next:"]
         for step in steps:
-            # A command is never cut: it is there to be pasted.
-            lines += [cut(f"  {step.why}", width), f"    {step.command}"]
+            # Its end says how to mend it.  A command is never cut: it is there to be pasted.
+            lines += [*wrapped(step.why, width), f"    {step.command}"]
     return "\n".join(lines)
 
 
@@ -104,6 +106,12 @@ def cut(text: str, width: int) -> str:
     """One line of printable characters, no longer than ``width``."""
     line = "".join(c if c.isprintable() else " " for c in text)
     return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The whole text on lines that are indented by two."""
+    line = cut(text, WRAPPED_CHARACTERS_MAX)
+    return textwrap.wrap(line, max(width, 20), initial_indent="  ", subsequent_indent="  ")
 
 
 def _headline(status: Status) -> str:

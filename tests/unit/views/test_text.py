@@ -52,6 +52,14 @@ def test_no_line_is_wider_than_asked_except_commands(width: int) -> None:
     assert all(c.isprintable() or c == "\n" for c in text)
 
 
+def test_the_end_of_a_reason_is_shown_where_it_says_how_to_mend_it() -> None:
+    reason = "the branch 'orchestrator' in " + "/deep" * 20 + " blocks ours: rename it (git branch)"
+    text = status_text(status(run(added("T1"), RunPaused(reason=reason)), DEAD), width=80)
+    told = " ".join(text.partition("next:")[2].split())
+    assert "blocks ours: rename it (git branch)" in told
+    assert all(len(line) <= 80 for line in text.splitlines())
+
+
 def test_of_very_many_tasks_the_urgent_are_shown() -> None:
     many = [added(f"T{n}") for n in range(TASKS_SHOWN_MAX + 50)]
     held = TaskHeld(task_id=TaskId(f"T{TASKS_SHOWN_MAX + 49}"), reason="look at this")
