@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.core.events import RunPaused
-from orchestrator.core.model import CallCost, Cause, Ending, ResultStatus, Stage
+from orchestrator.core.model import CallCost, Cause, Ending, ResultStatus, SessionId, Stage
 from orchestrator.core.outputs import judge
 from orchestrator.core.prompts import BODY_CHARS_MAX, render
 from orchestrator.core.settings import Settings
@@ -113,3 +113,12 @@ def test_a_text_without_end_is_cut_and_says_so(more: int) -> None:
     run.succeed_until(Stage.SCOPE)
     run.state.tasks[A].body = "x" * (BODY_CHARS_MAX + more)
     assert ("it is cut here" in prompt(run)) == bool(more)
+
+
+def test_a_session_that_goes_on_under_another_id_is_followed() -> None:
+    run = Run(task("a"))
+    run.succeed_until(Stage.IMPLEMENT)
+    run.end(Ending(status=ResultStatus.SUCCESS, session_id=SessionId("other")))
+    session = run.state.tasks[A].work_session
+    assert session is not None
+    assert session.id == "other"
