@@ -71,7 +71,7 @@ def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
         case "dead":
             how = f"driver {driver.pid} is dead"
         case "exited":
-            how = f"the driver has ended ({_short(driver.exit_reason)})"
+            how = f"the driver has ended ({_short(driver.exit_reason, 60)})"
         case "foreign":
             how = f"a driver on {driver.host} is not heard any more: make sure it is dead"
             drive += " --take-over"
@@ -82,6 +82,6 @@ def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
     return [Step(f"{how}; drive the run", drive)]
 
 
-def _short(reason: str | None, width: int = 60) -> str:
+def _short(reason: str | None, width: int = 240) -> str:
     text = " ".join((reason or "`status` says why").split())
     return text if len(text) <= width else text[: width - 1] + "…"

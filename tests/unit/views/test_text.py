@@ -54,10 +54,11 @@ def test_no_line_is_wider_than_asked_except_commands(width: int) -> None:
 
 def test_the_end_of_a_reason_is_shown_where_it_says_how_to_mend_it() -> None:
     reason = "the branch 'orchestrator' in " + "/deep" * 20 + " blocks ours: rename it (git branch)"
-    text = status_text(status(run(added("T1"), RunPaused(reason=reason)), DEAD), width=80)
-    told = " ".join(text.partition("next:")[2].split())
-    assert "blocks ours: rename it (git branch)" in told
-    assert all(len(line) <= 80 for line in text.splitlines())
+    for event in (RunPaused(reason=reason), TaskHeld(task_id=TaskId("T1"), reason=reason)):
+        text = status_text(status(run(added("T1"), event)), width=80)
+        told = " ".join(text.partition("next:")[2].split())
+        assert "blocks ours: rename it (git branch)" in told
+        assert all(len(line) <= 80 for line in text.splitlines())
 
 
 def test_of_very_many_tasks_the_urgent_are_shown() -> None:
