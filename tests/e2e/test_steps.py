@@ -36,6 +36,16 @@ status=$?
 exit $status
 """
 
+LOOKING_GIT = """\
+#!/bin/sh
+case " $* " in *" checkout "*|*" worktree add "*)
+    {python} -c 'import fcntl
+fcntl.flock(open("{lock}"), fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && echo "$*" >> {alone}
+esac
+exec {git} "$@"
+"""
+"""Writes down the calls that make or look at worktrees while nobody holds the repository's lock."""
+
 
 def start(
     repo: Repo, fields: dict[str, Any], *, path: str = "", **environ: str
@@ -192,6 +202,21 @@ def test_many_intakes_at_once_get_each_their_own(repo: Repo) -> None:
         branch = f"orchestrator/{RUN}/{slug}"
         assert repo.git("status", "--porcelain", "--branch", cwd=path) == f"## {branch}"
     assert_no_scratch(repo, worktrees=8)
+
+
+def test_git_looks_at_all_worktrees_only_while_none_is_being_made(
+    repo: Repo, tmp_path: Path
+) -> None:
+    script, alone = tmp_path / "git", tmp_path / "alone"
+    lock = repo.path / ".git" / "orchestrator" / "lock"
+    script.write_text(
+        LOOKING_GIT.format(python=sys.executable, lock=lock, alone=alone, git=shutil.which("git"))
+    )
+    script.chmod(0o755)
+    done = start(repo, inputs(repo, "intake"), path=str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert lock.exists()
+    assert not alone.exists(), alone.read_text()
 
 
 def test_nothing_of_the_repository_stands_in_for_our_modules_or_runs_as_a_hook(

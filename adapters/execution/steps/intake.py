@@ -163,7 +163,8 @@ def _name(place: Place, worktree: Worktree, start: str) -> Result | None:
         if missing:
             repository.update_refs(*missing)
         if worktree.branch() != branch:
-            worktree.git()("checkout", "--quiet", branch, "--")
+            with repository.locked():  # git looks at every worktree, and dies of a half-made one
+                worktree.git()("checkout", "--quiet", branch, "--")
     except GitFault as fault:
         if blocking := _BLOCKING.search(fault.stderr):
             return failure("misconfigured", blocked_by(blocking[1], branch, repository.root))
