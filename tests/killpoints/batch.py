@@ -31,7 +31,7 @@ title = "First"
 id = "B"
 title = "Second"
 """
-"""29 journal events in the shortest time: what is done for hundreds of points."""
+"""29 journal events: what is done for hundreds of points."""
 THREE = (
     TWO
     + """
@@ -45,9 +45,10 @@ SCENARIO = """
 schema = 1
 [[call]]
 task = "B"
-duration_s = 0.8
+stage = "implement"
+duration_s = 2.5
 """
-"""B is slow: something is still under way when a driver comes back."""
+"""B's is slow: it is still under way when a driver comes back, and must be adopted."""
 
 ENDS_WITHIN_S = 120.0
 GONE_WITHIN_S = 10.0
