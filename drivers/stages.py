@@ -4,6 +4,7 @@ Shared by the headless driver and by ``next`` and ``record``.  Reads the state, 
 writes it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -86,6 +87,7 @@ async def make_errand(
     run_dir: str,
     new_session: SessionId,
     mode: Mode | None = None,
+    redact: Callable[[str], str] = str,
 ) -> Errand:
     """Look at the worktree where the stage is judged by it, and make the work item."""
     task = state.tasks[start.task_id]
@@ -106,6 +108,7 @@ async def make_errand(
         now=host.now(),
         change=change,
         mode=mode,
+        redact=redact,
     )
     event = dispatched(work, state, host=host.identity(), tree_before=tree_before)
     return Errand(start=start, work=work, event=event)

@@ -72,6 +72,7 @@ async def next_work_item(
                 run_dir=outside.run_dir,
                 new_session=outside.new_session(),
                 mode=Mode.INTERACTIVE,
+                redact=outside.redact,
             )
             await outside.executor.prepare(errand.work)
             await _lease(run, outside, errand, resume=resume)

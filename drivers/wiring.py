@@ -3,11 +3,12 @@
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from adapters.execution.claude.environment import secret_values
 from adapters.execution.claude.lane import ClaudeLane
 from adapters.execution.claude.schema import misfit
 from adapters.execution.executor import Lane, SupervisedExecutor
@@ -89,7 +90,19 @@ def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatche
         host=host,
         run_dir=str(store.path),
         new_session=lambda: SessionId(str(uuid.uuid4())),
+        redact=_redactor(secret_values({**os.environ, **project.agent.env})),
     )
+
+
+def _redactor(secrets: Collection[str]) -> Callable[[str], str]:
+    longest_first = sorted(secrets, key=len, reverse=True)
+
+    def redact(text: str) -> str:
+        for secret in longest_first:
+            text = text.replace(secret, "[secret]")
+        return text
+
+    return redact
 
 
 def _lanes(state: RunState, environ: Mapping[str, str]) -> dict[str, Lane]:

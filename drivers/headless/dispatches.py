@@ -135,6 +135,7 @@ class Dispatches:
             run_dir=self._outside.run_dir,
             new_session=self._outside.new_session(),
             mode=Mode.HEADLESS,
+            redact=self._outside.redact,
         )
 
     async def _follow(self, out: Dispatched, begin: Callable[[Observe], Awaitable[Ending]]) -> None:
@@ -175,8 +176,8 @@ def _raise_if_of_the_house(problem: Exception) -> None:
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in _HOUSE_ERRNOS:
+            where = f": {cause.filename}" if cause.filename else ""
             raise EnvironmentFault(
-                f"{cause.strerror}: {cause.filename or problem}; mend it, then run the same "
-                f"command again"
+                f"{cause.strerror}{where}; mend it, then run the same command again"
             ) from problem
         cause = cause.__cause__

@@ -34,6 +34,8 @@ class Outside:
     host: Host
     run_dir: str
     new_session: Callable[[], SessionId]
+    redact: Callable[[str], str] = str
+    """Takes secrets out of a prompt: an agent may have written one into the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

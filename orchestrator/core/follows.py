@@ -43,6 +43,7 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.WROTE_FILES: Follow.RETRY,
     Cause.TESTS_FAILED: Follow.IMPLEMENT,
     Cause.EMPTY_CHANGE: Follow.IMPLEMENT,
+    Cause.INNER_REPOSITORY: Follow.IMPLEMENT,
     Cause.REJECTED: Follow.SEND_BACK,
     Cause.NOT_FEASIBLE: Follow.HOLD,
     Cause.MERGE_CONFLICT: Follow.HOLD,

@@ -95,6 +95,7 @@ class Cause(StrEnum):
     WROTE_FILES = "wrote_files"
     TESTS_FAILED = "tests_failed"
     EMPTY_CHANGE = "empty_change"
+    INNER_REPOSITORY = "inner_repository"
     REJECTED = "rejected"
     # A person has to look.
     NOT_FEASIBLE = "not_feasible"

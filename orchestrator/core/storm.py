@@ -15,6 +15,7 @@ ABOUT_THE_WORK = frozenset(
         Cause.TESTS_FAILED,
         Cause.NO_CHANGE,
         Cause.EMPTY_CHANGE,
+        Cause.INNER_REPOSITORY,
         Cause.REJECTED,
         Cause.CONFLICT_MARKERS,
         Cause.NOT_FEASIBLE,

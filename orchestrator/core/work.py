@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -37,10 +37,13 @@ def make_work_item(
     now: float,
     change: str = "",
     mode: Mode | None = None,
+    redact: Callable[[str], str] = str,
 ) -> WorkItem:
     """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute;
     ``change`` is the diff that review judges, or that implement takes over; ``mode`` is the
-    run's where it is not given."""
+    run's where it is not given.
+    ``redact`` takes out of a prompt what no prompt may hold.
+    """
     task = state.tasks[start.task_id]
     project = state.project
     stage_settings = project.stage(start.stage)
@@ -59,7 +62,7 @@ def make_work_item(
         model=_model(state, task, start.stage) if is_model else "",
         effort=(task.effort or stage_settings.effort or "") if is_model else "",
         prompt=(
-            _model_prompt(state, task, start.stage, change)
+            redact(_model_prompt(state, task, start.stage, change))
             if is_model
             else canonical_json(engine_inputs(state, task, start.stage, run_dir=run_dir))
         ),

@@ -46,6 +46,7 @@ class Bench:
             host=SimHost(World(rng=None, script=None)),  # type: ignore[arg-type]
             run_dir="/run",
             new_session=SessionId("new"),
+            redact=lambda text: text.replace("hunter2", "[secret]"),
         )
 
     async def end(self, ending: Ending) -> None:
@@ -127,3 +128,11 @@ async def test_a_verdict_is_kept_with_the_commit_that_it_saw(autojump_clock: obj
         assert seen.cause is cause
         assert seen.evidence["reviewed_commit"] == "c0ffee"
         assert seen.evidence["reviewed_tree"] == await bench.workspace.tree(bench.path)
+
+
+async def test_a_secret_in_what_is_told_reaches_no_prompt() -> None:
+    bench = Bench()
+    await bench.end(failing(Cause.WORK_ERROR, "the token hunter2 was refused"))
+    work = (await bench.errand()).work
+    assert "the token [secret] was refused" in work.prompt
+    assert "hunter2" not in work.prompt

@@ -15,6 +15,7 @@ from adapters.workspace.repository import Repository, commit_tree
 from adapters.workspace.snapshot import Change, changes
 
 GITLINK = 0o160000
+INNER_NAMED_MAX = 5
 _REBASING = ("rebase-merge", "rebase-apply")
 
 
@@ -31,6 +32,12 @@ def deliver(inputs: Inputs, printer: Printer) -> Result:
         return failure("infrastructure", f"the {what} is gone from {repository.root}")
     if tree == start_tree:
         return failure("empty_change", f"the work changes nothing against {start[:12]}")
+    changed = changes(repository.git, start_tree, tree)
+    if inner := _inner_repositories(changed):
+        # Their files are on no branch of this repository: delivered, they would be lost.
+        names = ", ".join(inner[:INNER_NAMED_MAX])
+        error = f"{names}: a git repository of its own; remove its .git, or the directory"
+        return failure("inner_repository", error)
     parent = _parent(repository, start, tip, head)
     commit = parent
     if repository.resolve(f"{parent}^{{tree}}") != (tree,):
@@ -42,7 +49,7 @@ def deliver(inputs: Inputs, printer: Printer) -> Result:
         "branch": branch,
         "commit": commit,
         "tree": tree,
-        **_told(changes(repository.git, start_tree, tree)),
+        **_told(changed),
         **_settle(repository, inputs.text("worktree"), branch),
     }
     return success(evidence, {"branch": branch, "commit": commit})
@@ -71,15 +78,14 @@ def _move(repository: Repository, inputs: Inputs, commit: str, tip: str | None) 
 
 def _told(changed: list[Change]) -> dict[str, Any]:
     names = [shown(change.name) for change in changed]
-    facts: dict[str, Any] = {
-        "files_changed": bounded(names),
-        "files_changed_count": len(names),
-    }
-    inner = [shown(c.name) for c in changed if c.mode == GITLINK and c.status == "A"]
-    if inner and ".gitmodules" not in names:
-        # Their content is on no branch of this repository: a reviewer should know.
-        facts["inner_repositories"] = bounded(inner)
-    return facts
+    return {"files_changed": bounded(names), "files_changed_count": len(names)}
+
+
+def _inner_repositories(changed: list[Change]) -> list[str]:
+    """Repositories that the work has made; a submodule is declared, and is none."""
+    if any(shown(change.name) == ".gitmodules" for change in changed):
+        return []
+    return [shown(c.name) for c in changed if c.mode == GITLINK and c.status == "A"]
 
 
 def _settle(repository: Repository, path: str, branch: str) -> dict[str, str]:

@@ -14,10 +14,18 @@ TAIL_BYTES_MAX = 8 * 1024
 NAMES_MAX = 200
 NAME_CHARS_MAX = 300
 
-Cause = Literal["tests_failed", "empty_change", "merge_conflict", "infrastructure", "misconfigured"]
+Cause = Literal[
+    "tests_failed",
+    "empty_change",
+    "inner_repository",
+    "merge_conflict",
+    "infrastructure",
+    "misconfigured",
+]
 CAUSES: tuple[Cause, ...] = (
     "tests_failed",
     "empty_change",
+    "inner_repository",
     "merge_conflict",
     "infrastructure",
     "misconfigured",

@@ -172,7 +172,10 @@ def test_the_list_of_changed_files_is_bounded_and_counted(task: Task) -> None:
     assert result.evidence["files_changed_count"] == NAMES_MAX + 50
 
 
-def test_a_repository_inside_the_work_is_pointed_out(task: Task) -> None:
+def test_a_repository_inside_the_work_is_not_delivered(task: Task) -> None:
+    tip = task.repo.git("rev-parse", BRANCH)
     Repo(task.path / "inner", {"x": "x\n"})
     result = task.deliver(task.checkpoint())
-    assert result.evidence["inner_repositories"] == ["inner"]
+    assert result.cause == "inner_repository"
+    assert "inner: a git repository of its own" in result.error
+    assert task.repo.git("rev-parse", BRANCH) == tip
