@@ -129,16 +129,21 @@ def run_all(
     done: list[Trial] = []
     wrong: list[str] = []
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(trial) for trial in trials]):
-            done.append(future.result())
-            wrong += report.trouble(done[-1])
-            for line in report.trouble(done[-1]):
-                say(line)
-            now = time.monotonic()
-            if now - last_said > PROGRESS_EVERY_S:
-                last_said = now
-                rate = len(done) / (now - began)
-                say(f"{len(done)} of {len(trials)}, {len(wrong)} wrong, {rate:.2f} a second")
+        pending = [pool.submit(trial) for trial in trials]
+        try:
+            for future in as_completed(pending):
+                done.append(future.result())
+                for line in report.trouble(done[-1]):
+                    wrong.append(line)
+                    say(line)
+                now = time.monotonic()
+                if now - last_said > PROGRESS_EVERY_S:
+                    last_said = now
+                    rate = len(done) / (now - began)
+                    say(f"{len(done)} of {len(trials)}, {len(wrong)} wrong, {rate:.2f} a second")
+        finally:
+            for future in pending:  # Ctrl-C, or a trial that is itself broken: begin no more
+                future.cancel()
     say(f"{len(done)} trials took {time.monotonic() - began:.0f} s")
     for line in tell(done):
         print(line, flush=True)

@@ -226,7 +226,8 @@ def _most_at_once(spans: Iterable[Span]) -> int:
 
 def _hold_ledger(verdict: Verdict, batch: Batch, entries: Iterable[Entry], state: RunState) -> None:
     """The run's total, its rows, its records and the sessions' own sums are one sum."""
-    rows = [row["cost_usd"] for row in lines(batch.store.costs_path)]
+    # No cost is known of a dispatch whose shim was killed before there was a child.
+    rows = [row["cost_usd"] or 0.0 for row in lines(batch.store.costs_path)]
     records = [
         entry.event.cost.cost_usd
         for entry in entries
