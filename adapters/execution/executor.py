@@ -11,7 +11,7 @@ returned no process of the dispatch is left, but for the survivors that it count
 import errno
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from adapters.execution.supervise import Supervisor
 from adapters.execution.tail import Tail
 from adapters.execution.work_file import read_work, work_of_lease, write_work
 from adapters.host.watcher import FileWatcher
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault
 from orchestrator.core.model import (
     ENGINE_LANE,
     Cause,
@@ -55,6 +55,9 @@ from orchestrator.ports.host import Host
 LOG = logging.getLogger("orchestrator.execution")
 PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
 """What keeps a child from being started now, and not for ever."""
+FOLLOW_TRIES = 20
+FOLLOW_PAUSE_S = 0.5
+"""How often, and how soon, a child is followed anew that the machine kept us from following."""
 STOP_TRIES = 20
 STOP_PAUSE_S = 0.25
 
@@ -151,9 +154,12 @@ class SupervisedExecutor:
     async def run(self, work: WorkItem, observe: Observe) -> Ending:
         stem = self._first(work)
         try:
-            return await self._start(work, stem, observe)
-        except Exception as fault:  # noqa: BLE001 - whatever a lane or a disk does fails one task
-            return await self._broken(work.id, latest_start(stem), fault)
+            return await self._patiently(
+                work.id,
+                stem,
+                lambda: self._start(work, stem, observe),
+                lambda: self._follow(work, latest_start(stem), observe, spawned=None),
+            )
         finally:
             self._supervisor.unlock(stem)
 
@@ -177,15 +183,42 @@ class SupervisedExecutor:
         return SeenDead("it was killed, and so was its shim")
 
     async def attach(self, lease: Lease, observe: Observe) -> Ending:
-        stem = latest_start(self._first(lease))
-        try:
-            work = read_work(stem, lease) or work_of_lease(lease)
-            return await self._follow(work, stem, observe, spawned=None)
-        except Exception as fault:  # noqa: BLE001 - as in run()
-            return await self._broken(lease.work_item_id, stem, fault)
+        stem = self._first(lease)
+
+        def follow() -> Awaitable[Ending]:
+            latest = latest_start(stem)
+            work = read_work(latest, lease) or work_of_lease(lease)
+            return self._follow(work, latest, observe, spawned=None)
+
+        return await self._patiently(lease.work_item_id, stem, follow, follow)
 
     async def stop(self, lease: Lease) -> int:
         return await self._supervisor.stop(latest_start(self._first(lease)))
+
+    async def _patiently(
+        self,
+        name: str,
+        stem: Stem,
+        begin: Callable[[], Awaitable[Ending]],
+        go_on: Callable[[], Awaitable[Ending]],
+    ) -> Ending:
+        """Whatever a lane or a disk does fails one task; but trouble of the whole machine does
+        not cost a child its work: it is waited out, and raised where it lasts."""
+        act = begin
+        for tries_left in range(FOLLOW_TRIES, -1, -1):
+            try:
+                return await act()
+            except Exception as fault:  # noqa: BLE001 - see above
+                cause = _the_one(fault)
+                if not isinstance(cause, OSError) or cause.errno not in HOUSE_ERRNOS:
+                    return await self._broken(name, latest_start(stem), cause)
+                if tries_left == 0:
+                    raise cause from None
+                LOG.warning("%s: %s; it is followed anew", name, cause)
+            self._supervisor.unlock(stem)  # it may not have come to a spawn
+            await trio.sleep(FOLLOW_PAUSE_S)
+            act = go_on
+        raise AssertionError("the last try returns or raises")
 
     async def _start(self, work: WorkItem, stem: Stem, observe: Observe) -> Ending:
         if stem.was_started():
@@ -280,8 +313,6 @@ class SupervisedExecutor:
         Where not even that can be done, the fault goes on: then nobody may say it has ended.
         """
         LOG.error("%s: unexpected error", name, exc_info=fault)
-        while isinstance(fault, ExceptionGroup):
-            fault = fault.exceptions[0]
         self._supervisor.unlock(stem)  # it may not have come to a spawn
         with trio.CancelScope(shield=True):  # stop() has its own bound
             for tries_left in range(STOP_TRIES, -1, -1):
@@ -301,6 +332,12 @@ class SupervisedExecutor:
     def _first(self, dispatch: WorkItem | Lease) -> Stem:
         slug = self._slug_of(dispatch.task_id)
         return Stem.first(self._stem_of(slug, dispatch.stage, dispatch.attempt, dispatch.dispatch))
+
+
+def _the_one(fault: Exception) -> Exception:
+    while isinstance(fault, ExceptionGroup):
+        fault = fault.exceptions[0]
+    return fault
 
 
 def _not_started(work: WorkItem, error: str, number: int) -> Ending:

@@ -14,8 +14,10 @@ ends every descendant that is left; writes ``<stem>.exit.json``, synced; and is 
 Invariant: once the exit record is there, no descendant lives but the survivors it counts.  The
 record is missing only where the shim was killed, or the disk was full for RECORD_RETRY_S.
 
-Where the kernel has no subreaper (macOS), orphans are found by the tag in their environment and
-by their session, instead of by their parent alone: see adapters/host/processes.py.
+Descendants are found in three ways, each of which does where the others fail: orphans become
+children of ours (subreaper); they carry the tag in their environment, or share a session (macOS
+has only this: adapters/host/processes.py); and they are in a control group, where one can be
+made (adapters/host/cgroup.py).
 """
 
 # The C half of signal alone: the other half imports enum, 9 ms and 0.8 MB in every shim.
@@ -27,8 +29,9 @@ import sys
 import time
 
 if __name__ != "shim":
-    from adapters.host import processes
-else:  # shim_start.py says where to find it
+    from adapters.host import cgroup, processes
+else:  # shim_start.py says where to find them
+    import cgroup  # type: ignore[import-not-found,no-redef]
     import processes  # type: ignore[import-not-found,no-redef]
 
 SCHEMA = 1
@@ -37,6 +40,8 @@ KILL_WAIT_S = 5.0
 """How long what was sent SIGKILL may take to go, before it is counted as a survivor."""
 RECORD_RETRY_S = 30.0
 """How long a full disk may keep the exit record from being written."""
+GROUP_AFTER_S = 0.03
+"""A child that ends sooner is not put into a group: that would take longer than it lives."""
 MENDABLE = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 STOP_SIGNAL = int(_signal.SIGTERM)
 ALREADY_STARTED = 3
@@ -72,6 +77,8 @@ class Shim:
         self.poll = select.poll()
         self.poll.register(self.alarm, select.POLLIN)
         self.is_subreaper = processes.become_subreaper()
+        self.cgroup = ""
+        """The path of the child's control group."""
 
     def prepare(self) -> None:
         """Leave the driver's session; hear signals through a pipe."""
@@ -102,6 +109,7 @@ class Shim:
             setsigdef=_signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP},
         )
         self.child = (pid, processes.start_time_of(pid) or 0)
+        self.cgroup = cgroup.make(self.me)
         os.chdir("/")
 
     def identify(self) -> None:
@@ -111,6 +119,7 @@ class Shim:
         record["deadline_s"] = self.deadline_s
         record["boot_id"] = processes.boot_id()
         record["pid_namespace"] = processes.pid_namespace()
+        record["cgroup"] = self.cgroup
         try:
             write_record(self.stem + ".shim.json", record, synced=False)
             self.identified = True
@@ -120,6 +129,7 @@ class Shim:
     def watch(self) -> str:
         """Wait for the child's end, its deadline, or the driver's word to stop."""
         deadline = self.started + self.deadline_s
+        is_grouped = not self.cgroup
         while self.reap() and self.status is None:
             if self.stopping:
                 return "stopped"
@@ -128,8 +138,19 @@ class Shim:
                 return "deadline"
             if not self.identified:
                 self.identify()
-            self.wait(left_s if self.identified else min(left_s, 1.0))
+            if not is_grouped and time.monotonic() >= self.started + GROUP_AFTER_S:
+                is_grouped = True
+                self.enter_group()
+                continue
+            pause_s = left_s if self.identified else min(left_s, 1.0)
+            self.wait(pause_s if is_grouped else min(pause_s, GROUP_AFTER_S))
         return "exited"
+
+    def enter_group(self) -> None:
+        assert self.child is not None
+        if not cgroup.enter(self.cgroup, self.child[0]):
+            cgroup.remove(self.cgroup)
+            self.cgroup = ""
 
     def interrupt(self) -> None:
         """The first rung: what Ctrl-C in a terminal would do to the child."""
@@ -144,17 +165,19 @@ class Shim:
 
     def end_descendants(self, terminate_wait_s: float) -> tuple[int, int]:
         """SIGTERM, and after a wait SIGKILL, until nobody is left; how many ended, how many not."""
+        until = time.monotonic() + terminate_wait_s  # looking and signalling are part of the wait
         seen: set[processes.Identity] = set()
         left = self.descendants(seen)
         for identity in left:
             processes.signal_if_same(identity, _signal.SIGTERM)
-        until = time.monotonic() + terminate_wait_s
         while left and (wait_s := until - time.monotonic()) > 0:
             self.wait(wait_s if self.is_subreaper else min(wait_s, 0.05))
-            left = self.descendants(seen)
+            if time.monotonic() < until:
+                left = self.descendants(seen)
         until = time.monotonic() + KILL_WAIT_S
         pause_s = 0.001
         while left and time.monotonic() < until:
+            cgroup.kill(self.cgroup)
             for identity in left:
                 processes.signal_if_same(identity, processes.SIGKILL)
             self.wait(pause_s)
@@ -174,14 +197,18 @@ class Shim:
             if self.is_subreaper and not has_children:
                 return []
             roots = [self.me] if self.child is None else [self.me, self.child]
-            left = processes.family(roots, b"" if self.is_subreaper else self.tag)
+            tag = b"" if self.is_subreaper else self.tag
+            left = processes.family(roots, tag, self.members)
             seen.update(left)
             if self.child is not None and self.status is None:
                 left.insert(0, self.child)  # first: it shall not act on its helpers' deaths
-            if left or not self.is_subreaper:
+            if left or not (self.is_subreaper or self.members()):
                 break
             self.wait(0.001)
         return left
+
+    def members(self) -> list[int]:
+        return cgroup.members(self.cgroup)
 
     def reap(self) -> bool:
         """Collect the dead.  False: no child of ours is left, whoever it was."""
@@ -256,6 +283,7 @@ def run(shim: Shim) -> None:
     ended, survivors = shim.end_descendants(
         shim.terminate_wait_s if is_stop else shim.orphan_wait_s
     )
+    cgroup.remove(shim.cgroup)
     shim.conclude(reason, "", 0, ended, survivors)
 
 

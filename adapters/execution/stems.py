@@ -41,6 +41,8 @@ class ShimRecord(Record, frozen=True, kw_only=True):
     deadline_s: float
     boot_id: str
     pid_namespace: str = ""
+    cgroup: str = ""
+    """The path of the child's control group, where one could be made."""
 
 
 class ExitRecord(Record, frozen=True, kw_only=True):

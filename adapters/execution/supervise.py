@@ -19,7 +19,7 @@ import trio
 from adapters.execution import shim_start
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem
 from adapters.execution.tail import Tail
-from adapters.host import processes, waiting
+from adapters.host import cgroup, processes, waiting
 from adapters.host.watcher import Changed, FileWatcher
 from orchestrator.core.model import HostIdentity, ProcessIdentity
 from orchestrator.core.settings import Settings
@@ -123,7 +123,9 @@ class Supervisor:
         """Whether the child, or anything it started, lives although the shim does not."""
         if self.is_of_another_boot(stem):
             return False
-        return self._child_of(stem) is not None or waiting.eldest(stem.tag) is not None
+        if self._child_of(stem) is not None:
+            return True
+        return waiting.eldest(stem.tag, self._group_of(stem)) is not None
 
     async def follow(
         self,
@@ -231,12 +233,21 @@ class Supervisor:
             return record.child if waiting.is_alive(record.child) else None
         return waiting.eldest(stem.tag)
 
+    def _group_of(self, stem: Stem) -> str:
+        """The control group that the shim of this boot made, by the name that it gave it."""
+        record = self.identity(stem)
+        if record is None:
+            return ""
+        own = cgroup.name_of((record.shim.pid, record.shim.start_time))
+        return record.cgroup if os.path.basename(record.cgroup) == own else ""
+
     async def _sweep(self, stem: Stem, interrupt_wait_s: float) -> tuple[int, int]:
         if self.is_of_another_boot(stem):
             return 0, 0
         return await waiting.end_family(
             self._child_of(stem),
             stem.tag,
+            self._group_of(stem),
             interrupt_wait_s=interrupt_wait_s,
             terminate_wait_s=self._settings().terminate_wait_s,
         )

@@ -15,6 +15,9 @@ import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
+if False:  # typing.TYPE_CHECKING, without the import of typing
+    from collections.abc import Callable
+
 SIGKILL = 9
 
 Identity = tuple[int, int]
@@ -63,30 +66,34 @@ def signal_if_same(identity: Identity, signal: int) -> bool:
     return True
 
 
-def family(roots: list[Identity], tag: bytes = b"") -> list[Identity]:
+def family(
+    roots: list[Identity], tag: bytes = b"", members: "Callable[[], list[int]]" = list
+) -> list[Identity]:
     """The live descendants of ``roots``, what shares a group or session that one of them leads,
-    what carries ``tag`` in its environment, and the descendants of all these.
+    what carries ``tag`` in its environment, ``members`` of a control group, and the descendants
+    of all these.
 
     Left out are the roots themselves and the caller.  A root that has ended counts for nothing:
     its pid may be a stranger's by now.
     """
     table = _table()
     caller = os.getpid()
+    grouped = set(members())  # read after the table: a pid that changed hands will not match
     leaders = {pid for pid, began in roots if pid in table and table[pid].start_time == began}
-    members = set(leaders)
+    found = set(leaders)
     children: dict[int, list[int]] = {}
     for pid, entry in table.items():
         children.setdefault(entry.parent, []).append(pid)
-        related = entry.group in leaders or entry.session in leaders
+        related = entry.group in leaders or entry.session in leaders or pid in grouped
         if pid != caller and (related or (tag and _has_tag(pid, tag))):
-            members.add(pid)
-    frontier = list(members)
+            found.add(pid)
+    frontier = list(found)
     while frontier:
         for pid in children.get(frontier.pop(), ()):
-            if pid not in members and pid != caller:
-                members.add(pid)
+            if pid not in found and pid != caller:
+                found.add(pid)
                 frontier.append(pid)
-    return [(pid, table[pid].start_time) for pid in sorted(members - leaders) if pid != caller]
+    return [(pid, table[pid].start_time) for pid in sorted(found - leaders) if pid != caller]
 
 
 if sys.platform == "linux":

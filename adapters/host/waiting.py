@@ -8,11 +8,12 @@ import os
 import select
 import signal
 import sys
+from functools import partial
 from typing import Any
 
 import trio
 
-from adapters.host import processes
+from adapters.host import cgroup, processes
 from orchestrator.core.model import ProcessIdentity
 
 POLL_S = 0.05
@@ -41,9 +42,15 @@ async def wait_for_exit(identity: ProcessIdentity) -> None:
 
 
 async def end_family(
-    root: ProcessIdentity | None, tag: str, *, interrupt_wait_s: float, terminate_wait_s: float
+    root: ProcessIdentity | None,
+    tag: str,
+    group: str = "",
+    *,
+    interrupt_wait_s: float,
+    terminate_wait_s: float,
 ) -> tuple[int, int]:
-    """End ``root``, its descendants and whatever carries ``tag``: SIGINT, SIGTERM, SIGKILL.
+    """End ``root``, its descendants, whatever carries ``tag`` and the members of a control
+    group: SIGINT, SIGTERM, SIGKILL.
 
     For when the shim is lost; the shim itself climbs the same ladder.  Returns how many ended
     and how many survive.
@@ -53,31 +60,35 @@ async def end_family(
 
     def left() -> list[processes.Identity]:
         roots = [_pair(root)] if root is not None and is_alive(root) else []
-        alive = roots + processes.family(roots, marker)
+        alive = roots + processes.family(roots, marker, partial(cgroup.members, group))
         seen.update(alive)
         return alive
 
     if root is not None and interrupt_wait_s > 0 and signal_if_same(root, signal.SIGINT):
         with trio.move_on_after(interrupt_wait_s):
             await wait_for_exit(root)
-    alive = left()
-    _signal_all(alive, signal.SIGTERM)
-    with trio.move_on_after(terminate_wait_s):
+    with trio.move_on_after(terminate_wait_s):  # looking and signalling are part of the wait
+        alive = left()
+        _signal_all(alive, signal.SIGTERM)
         while alive:
             await _all_gone(alive)
             alive = left()
     with trio.move_on_after(KILL_WAIT_S):
-        while alive := left():
+        while alive:
+            cgroup.kill(group)
             _signal_all(alive, signal.SIGKILL)
             with trio.move_on_after(POLL_S):
                 await _all_gone(alive)
+            alive = left()
     survivors = len(left())
+    cgroup.remove(group)
     return len(seen) - survivors, survivors
 
 
-def eldest(tag: str) -> ProcessIdentity | None:
-    """The first process of those that carry a tag, or descend from one that does."""
-    alive = processes.family([], _marker(tag))
+def eldest(tag: str, group: str = "") -> ProcessIdentity | None:
+    """The first process of those that carry a tag, or are in a control group, or descend from
+    one that does or is."""
+    alive = processes.family([], _marker(tag), partial(cgroup.members, group))
     if not alive:
         return None
     pid, start_time = min(alive, key=lambda identity: (identity[1], identity[0]))

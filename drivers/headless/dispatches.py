@@ -4,7 +4,6 @@ A dispatch's task reports over the channel and touches neither state nor journal
 Cancelling it detaches from the child.
 """
 
-import errno
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
@@ -12,18 +11,13 @@ import trio
 from drivers.headless.messages import Ended, Message, Observed, Permission, Ready, Unready
 from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, fault, make_errand, verify
-from orchestrator.core.errors import EnvironmentFault, OrchestratorError
+from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault, OrchestratorError
 from orchestrator.core.events import BudgetReserved, KnownEvent
 from orchestrator.core.model import Ending, Mode, TaskId
 from orchestrator.core.plan import StartStage
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
 from orchestrator.ports.execution import Observation, Observe
-
-_HOUSE_ERRNOS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
-)
-"""Trouble of the whole machine, which every other dispatch would meet too."""
 
 
 class Dispatches:
@@ -175,7 +169,7 @@ def _raise_if_of_the_house(problem: Exception) -> None:
     """A fault around one task costs that task; one of the machine stops the driver."""
     cause: BaseException | None = problem
     while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in _HOUSE_ERRNOS:
+        if isinstance(cause, OSError) and cause.errno in HOUSE_ERRNOS:
             where = f": {cause.filename}" if cause.filename else ""
             raise EnvironmentFault(
                 f"{cause.strerror}{where}; mend it, then run the same command again"

@@ -3,7 +3,13 @@
 Each carries what a person is shown: what happened, to what, and what to do next.
 """
 
+import errno
 from enum import IntEnum
+
+HOUSE_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
+)
+"""Trouble of the whole machine, which every other dispatch would meet too."""
 
 
 class ExitStatus(IntEnum):

@@ -1,6 +1,7 @@
 """The executor when lanes, disks and children misbehave; real processes."""
 
 import contextlib
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -129,6 +130,28 @@ async def test_a_bug_in_a_lane_ends_one_dispatch_and_leaves_no_process(
     assert ending.error == f"{work.id}: unexpected KeyError: 'a bug'"
     assert not bench.stem(work).is_locked()
     assert bench.tagged(work) == []
+
+
+class _ShortOfDescriptors(ScriptLane):
+    def __init__(self) -> None:
+        self.readers = 0
+
+    def reader(self, work: WorkItem) -> Reader:
+        self.readers += 1
+        return _NoDescriptors() if self.readers == 1 else super().reader(work)
+
+
+class _NoDescriptors(ScriptReader):
+    def feed(self, data: bytes) -> tuple[Observation, ...]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+async def test_a_machine_in_trouble_does_not_cost_a_child_its_work(tmp_path: Path) -> None:
+    lane = _ShortOfDescriptors()
+    bench = Bench(tmp_path, QUICK, lane)
+    ending = await bench.run(bench.shell("echo one; sleep 0.3; echo RESULT"))
+    assert (ending.status, ending.exit.code) == (ResultStatus.SUCCESS, 0)
+    assert lane.readers == 2
 
 
 async def test_a_lane_that_nobody_executes_is_an_ending(tmp_path: Path) -> None:
