@@ -106,8 +106,8 @@ class Machine:
         self.power_lost_at = -1.0
         self.room: int | None = None
         """Bytes that still fit on the disk; None: no end."""
-        self.sync_fails = False
-        """The next syncs fail with EIO."""
+        self.sync_fails_of = ""
+        """Syncs of files whose paths end so fail with EIO; "/": of all."""
         self.sync_s: Callable[[], float] = lambda: 0.0
         """How long the next call to the disk takes."""
         self.call_s: Callable[[], float] = lambda: 0.0
@@ -247,8 +247,8 @@ class Machine:
         self.tell(path)
         return len(data)
 
-    def sync(self, file: File) -> None:
-        if self.sync_fails:
+    def sync(self, file: File, path: str) -> None:
+        if self.sync_fails_of == "/" or (self.sync_fails_of and path.endswith(self.sync_fails_of)):
             raise OSError(errno.EIO, "Input/output error")
         file.sync()
 

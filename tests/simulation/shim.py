@@ -180,10 +180,11 @@ class VirtualShim:
         self._after(self._machine.rng.choice((0.0, 0.004)), write)
 
     def _sync_and_go(self) -> None:
-        file = self._machine.files.get(f"{self.stem}.exit.json")
+        path = f"{self.stem}.exit.json"
+        file = self._machine.files.get(path)
         if file is not None:
             try:
-                self._machine.sync(file)
+                self._machine.sync(file, path)
             except OSError:
                 self._machine.end(self.process, status=1)
                 return

@@ -302,7 +302,7 @@ class VirtualOs:
     def fsync(self, fd: int) -> None:
         description = self._system.description(fd)
         self._system.step()
-        self._machine.sync(description.file)
+        self._machine.sync(description.file, description.path)
         self._system.step()
 
     fdatasync = fsync

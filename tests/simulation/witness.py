@@ -119,8 +119,8 @@ class Witness:
     def nothing_waits(self, loop: RunLoop) -> None:
         """Work conservation: no stage that could start waits beside a free slot."""
         state, now = loop.state, self.machine.wall()
-        preparing, closing = loop._dispatches.preparing, loop._closing.how
-        if closing or state.finalized is not None or barred(state, now)[0]:
+        preparing, closing = loop._dispatches.preparing, loop._closing
+        if closing.how or closing.number is not None or state.finalized is not None or barred(state, now)[0]:
             return
         if state.settings.budget_usd is not None or state.canary:
             return
