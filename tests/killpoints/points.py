@@ -146,7 +146,7 @@ def kind_of(file: str) -> str:
         return "NN-stage.json"
     if file.startswith(("pipe:", "socket:")):
         return "pipes to git"
-    return name or "-"
+    return name or "spawns and threads"
 
 
 def catalogue(batch: Batch, trace: Trace, *, every: int = 1) -> list[Point]:

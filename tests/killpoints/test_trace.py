@@ -69,7 +69,7 @@ def test_a_census_counts_per_thread_and_file(tmp_path: Path) -> None:
         ("/r/stages/A/.01-intake.json.new-7", "NN-stage.json"),
         ("/r/stages/A/intake-attempt1.work.json", "*.work.json"),
         ("pipe:[7]", "pipes to git"),
-        ("", "-"),
+        ("", "spawns and threads"),
     ],
 )
 def test_files_of_a_kind_share_a_row(file: str, kind: str) -> None:
