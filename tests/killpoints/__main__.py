@@ -61,7 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--jobs", type=int, default=2, metavar="N", help="batches at once (default: 2)")
     add("--every", type=int, default=1, metavar="N", help=EVERY_HELP)
-    add("--only", default="", metavar="TEXT", help="only points whose name holds TEXT")
+    add(
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="only points whose name holds TEXT ('then': recovery)",
+    )
     add("--random", type=int, default=0, metavar="N", help="N batches killed at random moments")
     add("--disk", type=int, default=0, metavar="N", help="N batches on a full disk of 1 MB (root)")
     add("--disk-s", type=float, default=20.0, metavar="S", help="how long each (default: 20)")
@@ -75,22 +80,20 @@ EVERY_HELP = "of the errors outside the journal, every Nth; kills and the journa
 
 def sweep(root: Path, jobs: int, every: int, only: str) -> list[str]:
     if why := is_allowed_here():
-        say(f"the kill points are left out: {why}")
-        return []
+        return [f"the kill points were left out: {why}"]
     trace, wrong, batch = census(root / "census")
     if wrong:
         return [f"the batch goes wrong with nobody in its way: {wrong}"]
     points = catalogue(batch, trace, every=every)
     trials = [(point,) for point in points] + list(recoveries())
-    return run_all(
-        [
-            partial(try_often, str(root / f"{number:04d}"), trial)
-            for number, trial in enumerate(trials)
-            if only in ", then ".join(map(str, trial))
-        ],
-        jobs,
-        report.of_points,
-    )
+    chosen = [
+        partial(try_often, str(root / f"{number:04d}"), trial)
+        for number, trial in enumerate(trials)
+        if only in ", then ".join(map(str, trial))
+    ]
+    if not chosen:
+        return [f"no point's name holds {only!r}: they read like {', '.join(map(str, points[:3]))}"]
+    return run_all(chosen, jobs, report.of_points)
 
 
 def recoveries() -> Iterator[tuple[Point, ...]]:
@@ -111,8 +114,7 @@ def recoveries() -> Iterator[tuple[Point, ...]]:
 
 def sieges(root: Path, count: int, args: argparse.Namespace) -> list[str]:
     if why := full_disk.is_possible_here():
-        say(f"the full disk is left out: {why}")
-        return []
+        return [f"the full disk was left out: {why}"]
     seeds = range(args.seed, args.seed + count)
     trials = [partial(besiege, str(root / f"disk-{seed}"), seed, args.disk_s) for seed in seeds]
     return run_all(trials, args.jobs, report.of_sieges)
