@@ -38,6 +38,12 @@ SCHEMA = 1
 LOCK_FD = 3
 KILL_WAIT_S = 5.0
 """How long what was sent SIGKILL may take to go, before it is counted as a survivor."""
+CHASE_S = 0.02
+"""Of each round of that."""
+LOOKS = 5
+"""How often the table is read where somebody is there and nobody is seen."""
+REAPED_MAX = 1000
+"""At a time: they may die as fast as they are collected."""
 RECORD_RETRY_S = 30.0
 """How long a full disk may keep the exit record from being written."""
 GROUP_AFTER_S = 0.03
@@ -180,10 +186,27 @@ class Shim:
             cgroup.kill(self.cgroup)
             for identity in left:
                 processes.signal_if_same(identity, processes.SIGKILL)
+            self.chase()
             self.wait(pause_s)
             pause_s = min(pause_s * 2, 0.02)
             left = self.descendants(seen)
-        return len(seen) - len(left), len(left)
+        return len(seen.difference(left)), len(left)
+
+    def chase(self) -> None:
+        """SIGKILL for our children, over and over for a moment.
+
+        What forks and ends, on and on, is another process by the time that the whole table is
+        read.  But as an orphan it is our child, and as long as we do not collect it, its pid is
+        nobody else's.
+        """
+        until = time.monotonic() + CHASE_S
+        while self.is_subreaper and self.reap() and time.monotonic() < until:
+            for pid in processes.children_of(self.me[0]):
+                try:
+                    os.kill(pid, processes.SIGKILL)
+                except PermissionError:  # it runs as somebody else
+                    return
+            os.sched_yield()
 
     def descendants(self, seen: set[processes.Identity]) -> list[processes.Identity]:
         """Who is left.  ``seen`` collects everybody but the child.
@@ -192,27 +215,28 @@ class Shim:
         not, because it cannot be read at one instant: it is read again, a few times.
         """
         left: list[processes.Identity] = []
-        for _ in range(50):
+        for _ in range(LOOKS):
             has_children = self.reap()
             if self.is_subreaper and not has_children:
                 return []
             roots = [self.me] if self.child is None else [self.me, self.child]
             tag = b"" if self.is_subreaper else self.tag
             left = processes.family(roots, tag, self.members)
-            seen.update(left)
+            seen.update(one for one in left if one[1] >= 0)
             if self.child is not None and self.status is None:
                 left.insert(0, self.child)  # first: it shall not act on its helpers' deaths
             if left or not (self.is_subreaper or self.members()):
-                break
+                return left
             self.wait(0.001)
-        return left
+        # They are there, and never at the time of a look: not to be signalled by what is known.
+        return [(pid, -1) for pid in processes.children_of(self.me[0]) or self.members() or [0]]
 
     def members(self) -> list[int]:
         return cgroup.members(self.cgroup)
 
     def reap(self) -> bool:
         """Collect the dead.  False: no child of ours is left, whoever it was."""
-        while True:
+        for _ in range(REAPED_MAX):
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -223,6 +247,7 @@ class Shim:
             if self.child is not None and pid == self.child[0]:
                 self.status = status
                 self.max_rss_kb = usage.ru_maxrss // (1 if sys.platform == "linux" else 1024)
+        return True
 
     def wait(self, at_most_s: float) -> None:
         self.poll.poll(min(at_most_s, 3600.0) * 1000 + 1)

@@ -27,6 +27,7 @@ def make(shim: tuple[int, int]) -> str:
     path = f"{above}/{name_of(shim)}"
     try:
         if above:
+            _tidy(above)
             os.mkdir(path, 0o755)
             return path
     except OSError:  # read-only, or not ours: as in most containers
@@ -67,6 +68,17 @@ def remove(path: str) -> bool:
         except OSError:
             time.sleep(0.001)
     return False
+
+
+def _tidy(above: str) -> None:
+    """Remove what shims that were killed have left behind, where nobody is in it."""
+    for name in os.listdir(above):
+        word, _, rest = name.partition("-")
+        if word == "orchestrator" and not os.path.exists(f"/proc/{rest.partition('-')[0]}"):
+            try:
+                os.rmdir(f"{above}/{name}")
+            except OSError:  # somebody is: the next driver will see to them
+                continue
 
 
 def _own() -> str:

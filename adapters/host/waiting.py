@@ -61,7 +61,7 @@ async def end_family(
     def left() -> list[processes.Identity]:
         roots = [_pair(root)] if root is not None and is_alive(root) else []
         alive = roots + processes.family(roots, marker, partial(cgroup.members, group))
-        seen.update(alive)
+        seen.update(one for one in alive if one[1] >= 0)
         return alive
 
     if root is not None and interrupt_wait_s > 0 and signal_if_same(root, signal.SIGINT):
@@ -80,9 +80,9 @@ async def end_family(
             with trio.move_on_after(POLL_S):
                 await _all_gone(alive)
             alive = left()
-    survivors = len(left())
+    survivors = left()
     cgroup.remove(group)
-    return len(seen) - survivors, survivors
+    return len(seen.difference(survivors)), len(survivors)
 
 
 def eldest(tag: str, group: str = "") -> ProcessIdentity | None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import trio
 
-from adapters.execution import shim_start
+from adapters.execution import shim, shim_start
 from adapters.execution.stems import ShimRecord
 from adapters.host import cgroup, processes, waiting
 from orchestrator.core.model import Ending, ProcessIdentity
@@ -85,7 +85,7 @@ needs_cgroup = pytest.mark.skipif(not can_hold(), reason="no control group can b
 
 def without(monkeypatch: pytest.MonkeyPatch, root: Path, *ways: str) -> None:
     """Shims that are started from now on lack these ways."""
-    here = os.path.dirname(os.path.abspath(shim_start.__file__))
+    here = os.path.dirname(os.path.abspath(shim.__file__))
     places = (here, os.path.join(os.path.dirname(here), "host"))
     program = root / "lacking_shim.py"
     program.write_text(WITHOUT.format(places=places, without=ways))
@@ -358,25 +358,38 @@ async def test_a_group_that_is_not_the_shims_own_is_left_alone(tmp_path: Path) -
 
 
 FLEEING = """
-import os, signal
+import os, signal, time
+time.sleep(0.3)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-os.write(1, b"on\\n")
+if os.fork():
+    os._exit(0)
 while True:
+    os.write(1, b".")
     if os.fork():
         os._exit(0)
     os.setsid()
 """
 
 
-@needs_cgroup
-async def test_what_is_another_process_before_it_can_be_signalled_is_caught(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        pytest.param(("tag", "cgroup"), id="subreaper alone"),
+        pytest.param(("subreaper", "tag"), id="cgroup alone", marks=needs_cgroup),
+    ],
+)
+async def test_what_is_another_process_before_it_can_be_signalled_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...]
+) -> None:
     """It forks and ends, over and over: no look at the table is true by the time of the kill."""
+    without(monkeypatch, tmp_path, *lacking)
     bench = Bench(tmp_path, WAITS)
-    work = bench.python(f"import os, time\ntime.sleep(0.3)\nif os.fork(): os._exit(0)\n{FLEEING}")
+    work = bench.python(FLEEING)
     with trio.fail_after(BOUND_S):
         ending = await bench.run(work)
     assert (ending.exit.reason, ending.exit.survivors) == ("exited", 0)
+    assert ending.evidence["bytes"] > 50  # so many it was
     record = bench.stem(work).read_shim()
     assert record is not None
     assert cgroup_is_gone(record)
