@@ -1,7 +1,7 @@
 """``scripts/simulate``: one seed to look at, or many for a night.
 
-    scripts/simulate --seed N [--tasks T] [--journal]      replay one, and tell its course
-    scripts/simulate --seeds N [--from S] [--jobs J] [--tasks T] [--minutes M]
+scripts/simulate --seed N [--tasks T] [--journal]      replay one, and tell its course
+scripts/simulate --seeds N [--from S] [--jobs J] [--tasks T] [--minutes M]
 """
 
 import argparse

@@ -5,6 +5,7 @@ charges the account and ends, as events on the machine.  Invariant: what it did 
 Life, which no fault can change: the truth that the journal is compared with.
 """
 
+import contextlib
 import errno
 import json
 import random
@@ -159,20 +160,16 @@ class Child:
 
     def say(self, *lines: bytes) -> None:
         """A full disk takes a part of it, or nothing; the child does not mind."""
-        try:
+        with contextlib.suppress(OSError):
             self.machine.write(f"{self.life.dispatch.stem}.stream.jsonl", b"\n".join([*lines, b""]))
-        except OSError:
-            pass
 
     def say_result(self, line: bytes) -> None:
         self.life.result_line = line
         self.say(line)
 
     def complain(self, text: str) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self.machine.write(f"{self.life.dispatch.stem}.stderr.log", text.encode() + b"\n")
-        except OSError:
-            pass
 
     def end(self, code: int = 0) -> None:
         self.life.finished = True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import trio
 
 from adapters.execution.claude.lane import ClaudeLane
-from adapters.execution.executor import SupervisedExecutor
+from adapters.execution.executor import Lane, SupervisedExecutor
 from adapters.execution.steps.lane import StepsLane
 from drivers.headless.lock import the_only_driver
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd
@@ -61,7 +61,7 @@ class Programs:
         self.store = RunStore(VirtualPath(RUN_DIR))  # type: ignore[arg-type]
         self._sessions = random.Random(machine.rng.random())
         self._host = VirtualHost(machine)
-        self._lanes = {
+        self._lanes: dict[str, Lane] = {
             "headless:claude": ClaudeLane(PROJECT, {"HOME": "/home"}, now=machine.wall),
             ENGINE_LANE: StepsLane(PROJECT, {}),
         }
@@ -94,9 +94,7 @@ class Programs:
 
         return await self._run_as(process, live)
 
-    async def command(
-        self, process: Process, act: Callable[[LiveRun, Outside], object]
-    ) -> End:
+    async def command(self, process: Process, act: Callable[[LiveRun, Outside], object]) -> End:
         """A person's command: ``act`` is an async function of the opened run."""
 
         async def live() -> RunEnd:
@@ -116,7 +114,7 @@ class Programs:
                 end = End(run=await live())  # type: ignore[misc]
             except* Killed:
                 pass
-            except* Exception as group:
+            except* Exception as group:  # noqa: BLE001 - whatever ends it is judged
                 end = End(fault=_the_one(group))
         if not process.is_alive:
             return End()

@@ -75,6 +75,11 @@ class Process:
     steps: int = 0
     """Calls so far that changed the world."""
     dies_at_step: int | None = None
+    slowness_s: float = 0.0
+    """Added to each call that it makes to the disk in another thread."""
+    dies_at_write_of: str = ""
+    writes_left: int = 0
+    """Of the file above: it dies in the last of them."""
     fails_with: int | None = None
     """An errno that every new descriptor and process meets: EMFILE, ENOMEM."""
     descriptors: dict[int, Description] = field(default_factory=dict)
@@ -114,16 +119,21 @@ class Machine:
         """How long the next call to git takes."""
         self.on_signal: Callable[[Process, int], None] = lambda process, number: None
         self.on_spawn: Callable[[Process, dict[str, str]], None] = lambda process, words: None
-        self._next_pid = PIDS.start
         self.system: Any = None
+        self.crowd: trio.Event | None = None
+        """Somebody waits for a process to be in the middle of a call to the disk."""
         self.boot()
 
     # -- time and identity -----------------------------------------------------------------
 
     def boot(self) -> None:
+        """Pids and start times begin again, with what every boot starts first."""
         self.boots += 1
         self.booted_at = self.clock.now
         self._ticks = 0
+        self._next_pid = PIDS.start
+        for _ in range(self.rng.randint(0, 8) if self.boots > 1 else 0):
+            self.start("daemon").is_stranger = True
 
     def wall(self) -> float:
         return EPOCH + self.clock.now + self.wall_offset
@@ -156,11 +166,7 @@ class Machine:
         stranger.is_stranger = True
         return stranger
 
-    def _start_as(
-        self, pid: int, name: str, parent: Process | None, environment: bytes
-    ) -> Process:
-        # A small figure, which begins again with each boot: a pid and a start time alone are
-        # not unique over boots.
+    def _start_as(self, pid: int, name: str, parent: Process | None, environment: bytes) -> Process:
         self._ticks += 1
         process = Process(pid, self._ticks, name, parent, environment)
         self.table[pid] = process

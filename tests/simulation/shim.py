@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation.machine import File, Machine, Process
+from tests.simulation.system import EXEC_S_MAX
 
 STARTS_WITHIN_S = 0.05
 RECORD_RETRY_S = 30.0
@@ -47,7 +48,7 @@ class VirtualShim:
         self._seen: set[Process] = set()
         self._concluded = False
         process.on_signal = self._heard
-        self._after(machine.rng.uniform(0.001, STARTS_WITHIN_S), self._start)
+        self._after(EXEC_S_MAX + machine.rng.uniform(0.001, STARTS_WITHIN_S), self._start)
 
     def _after(self, delay_s: float, act: Callable[[], None]) -> None:
         def if_alive() -> None:
@@ -67,7 +68,9 @@ class VirtualShim:
         machine.create(f"{self.stem}.stderr.log")
         child: Process | None = None
         try:
-            child = machine.start("child", parent=self.process, environment=self.process.environment)
+            child = machine.start(
+                "child", parent=self.process, environment=self.process.environment
+            )
             agent = self._make_agent(child, self._words)
         except OSError as fault:
             if child is not None:

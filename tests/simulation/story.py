@@ -12,6 +12,7 @@ import random
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -23,7 +24,6 @@ from orchestrator.core.errors import (
     InvariantBroken,
     JournalDamaged,
     OrchestratorError,
-    Refused,
 )
 from orchestrator.core.events import (
     DispatchReclaimed,
@@ -52,10 +52,19 @@ DRIVERS_MAX = 60
 DRIVER_S_MAX = 200_000.0
 DAY_S = 86_400.0
 
-KILLS = ("kill at a step", "kill around a spawn", "kill at a time", "loss of power", "reboot", "end by signal")
+KILLS = (
+    "kill at a step",
+    "kill in a write",
+    "kill around a spawn",
+    "kill at a time",
+    "loss of power",
+    "reboot",
+    "end by signal",
+)
 DISTURBANCES = (
     "shim killed",
     "child killed",
+    "shim and child killed",
     "suspend",
     "clock jumps",
     "disk full for a while",
@@ -70,6 +79,11 @@ DISTURBANCES = (
     "second driver",
     "usage limit storm",
 )
+BETWEEN = (
+    *("shim killed", "child killed", "shim and child killed"),
+    *("stranger with an old pid", "command"),
+)
+"""Disturbances that also strike while no driver lives."""
 HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
 """What holds for a whole seed."""
 
@@ -226,6 +240,10 @@ class Story:
             process.dies_at_step = self.rng.randint(1, scale)
             self.faults.append(kind)
             return
+        if kind == "kill in a write":
+            process.dies_at_write_of, process.writes_left = JOURNAL, self.rng.randint(1, 20)
+            self.faults.append(kind)
+            return
         if kind == "kill around a spawn":
             self.spawns_left = self.rng.randint(1, 6)
             self.faults.append(kind)
@@ -247,6 +265,7 @@ class Story:
                     number = self.rng.choice(numbers)
                     send.send_nowait(number)
                     if number == signal.SIGINT and self.rng.random() < 0.5:
+                        self.witness.stop_asked = True
                         self.machine.clock.after(1.0, lambda: send.send_nowait(number))
 
         self.machine.clock.after(at_s, strike)
@@ -264,9 +283,11 @@ class Story:
         machine, rng = self.machine, self.rng
         match kind:
             case "shim killed":
-                self._kill_one([shim.process for shim in self.shims])
+                self._kill_one([[shim.process] for shim in self.shims])
             case "child killed":
-                self._kill_one([life.process for life in self.agents.lives])
+                self._kill_one([[life.process] for life in self.agents.lives])
+            case "shim and child killed":
+                self._kill_one([[s.process, s.child] for s in self.shims if s.child is not None])
             case "suspend":
                 machine.wall_offset += 8 * 3600
             case "clock jumps":
@@ -290,14 +311,20 @@ class Story:
                 await trio.sleep(rng.uniform(0, 10))
                 self.agents.spawn_fails = False
             case "stranger with an old pid":
-                for _ in range(rng.randint(1, 10)):
-                    machine.start_stranger(rng.choice(PIDS))
+                dead = [life.process.pid for life in self.agents.lives[-5:]]
+                dead += [shim.process.pid for shim in self.shims[-5:]]
+                for pid in rng.sample(dead, k=len(dead) // 2) + rng.choices(PIDS, k=3):
+                    machine.start_stranger(pid)
             case "usage limit storm":
                 self.agents.limit_until = machine.wall() + rng.uniform(20, 600)
             case "command" | "command killed":
                 process = machine.start("command")
                 if kind == "command killed":
                     process.dies_at_step = rng.randint(1, 8)
+                if driver is not None and rng.random() < 0.6:
+                    await self._in_the_middle(driver)
+                # One that holds the journal's lock for a while makes the driver decide anew.
+                process.slowness_s = rng.choice((0.0, rng.uniform(0, 8)))
                 await self._command(process)
             case "second driver" if driver is not None and driver.is_alive:
                 await self._second_driver(driver)
@@ -314,10 +341,17 @@ class Story:
                 within_s = self.rng.choice((0.0, self.rng.uniform(0, 0.06)))
                 self.machine.clock.after(within_s, lambda: self.machine.end(driver, -9))
 
-    def _kill_one(self, processes: Sequence[Process]) -> None:
-        alive = [process for process in processes if process.is_alive]
-        if alive:
-            self.machine.signal(self.rng.choice(alive).pid, signal.SIGKILL)
+    def _kill_one(self, families: Sequence[Sequence[Process]]) -> None:
+        """As the kernel does where memory runs out."""
+        alive = [family for family in families if any(process.is_alive for process in family)]
+        for process in self.rng.choice(alive) if alive else ():
+            self.machine.end(process, -signal.SIGKILL)
+
+    async def _in_the_middle(self, driver: Process) -> None:
+        """Wait until the driver is in the middle of a commit."""
+        entered = self.machine.crowd = trio.Event()
+        with trio.move_on_after(30):
+            await entered.wait()
 
     async def _second_driver(self, first: Process) -> None:
         journal = self.machine.files[JOURNAL]
@@ -325,11 +359,15 @@ class Story:
         before = first.steps
         _, signals = trio.open_memory_channel[int](1)
         end = await self.programs.drive(
-            process, Invocation(wait=True), lambda loop: Audience(self.witness, loop, process), signals
+            process,
+            Invocation(wait=True),
+            lambda loop: Audience(self.witness, loop, process),
+            signals,
         )
-        if first.is_alive and first.steps == before and not isinstance(end.fault, Blocked):
-            if not end.was_killed and b'"driver_claimed"' in journal.data:
-                raise Violation(f"a second driver was let in: {end}")
+        was_let_in = not isinstance(end.fault, Blocked) and not end.was_killed
+        has_first_claimed = first.is_alive and b'"driver_claimed"' in journal.data
+        if was_let_in and has_first_claimed and first.steps == before:
+            raise Violation(f"a second driver was let in: {end}")
 
     def _may_end_so(self, end: End) -> None:
         """By itself, killed, or with a fault that is a person's to mend."""
@@ -343,7 +381,7 @@ class Story:
             case _:
                 raise Violation(f"the driver ends with {end.fault!r}") from end.fault
 
-    # -- a person -----------------------------------------------------------------------------------
+    # -- a person ----------------------------------------------------------------
 
     async def _command(self, process: Process) -> None:
         rng = self.rng
@@ -355,7 +393,10 @@ class Story:
         async def act(run: LiveRun, outside: Outside) -> None:
             if command == "abandon":
                 live = await at_work(run, outside)
-                await commit(run, lambda s: steer.abandon(s, [name], reason="", live=live))
+                entries = await commit(
+                    run, lambda s: steer.abandon(s, [name], reason="", live=live)
+                )
+                self.witness.abandoned(entries)
             elif command == "requeue":
                 await commit(run, lambda s: steer.requeue(s, [name], reason=""))
             elif command == "add":
@@ -373,14 +414,18 @@ class Story:
             else:
                 await commit(run, lambda s: steer.unpause(s, by="person"))
 
-        async def commit(run: LiveRun, decide: Callable[[RunState], list[KnownEvent]]) -> None:
-            await run.commit(decide, now=self.machine.wall())
+        async def commit(
+            run: LiveRun, decide: Callable[[RunState], list[KnownEvent]]
+        ) -> Sequence[Entry]:
+            return await run.commit(decide, now=self.machine.wall())
 
+        if command == "now":
+            self.witness.stop_asked = True
         self.faults[-1:] = [f"{self.faults[-1]}: {command}"] if self.faults else []
         end = await self.programs.command(process, act)
-        if isinstance(end.fault, (Refused, OrchestratorError)):
-            if not isinstance(end.fault, (InvariantBroken, JournalDamaged)):
-                return
+        is_damage = isinstance(end.fault, (InvariantBroken, JournalDamaged))
+        if isinstance(end.fault, OrchestratorError) and not is_damage:
+            return
         if end.fault is not None and not isinstance(end.fault, OSError):
             raise Violation(f"command {command} ends with {end.fault!r}") from end.fault
 
@@ -399,11 +444,10 @@ class Story:
                 again = [name for name in held if state.tasks[name].round < 3]
                 for name in held:
                     if name in again:
-                        await run.commit(lambda s, n=name: steer.requeue(s, [n], reason=""), now=now)
+                        await run.commit(partial(steer.requeue, tasks=[name], reason=""), now=now)
                     else:
-                        await run.commit(
-                            lambda s, n=name: steer.abandon(s, [n], reason="", live=()), now=now
-                        )
+                        give_up = partial(steer.abandon, tasks=[name], reason="", live=())
+                        await run.commit(give_up, now=now)
 
         if state.finalized is None:
             await self.programs.command(self.machine.start("command"), act)
@@ -411,7 +455,7 @@ class Story:
     async def _between(self) -> None:
         """No driver lives."""
         if not self.is_calm:
-            for kind in ("shim killed", "child killed", "stranger with an old pid", "command"):
+            for kind in BETWEEN:
                 if kind in self.allowed and self.rng.random() < 0.4:
                     self.faults.append(f"{kind}, no driver")
                     await self._strike(kind, None)
@@ -428,9 +472,10 @@ class Story:
         line = bytes(journal.data).rstrip(b"\n").rsplit(b"\n", 1)[-1]
         kind = self.rng.randrange(3)
         torn = line[: self.rng.randrange(1, len(line))]
-        journal.data += (torn, b"\0" * len(torn), self.rng.randbytes(20).replace(b"\n", b" "))[kind]
+        noise = self.rng.randbytes(20).replace(b"\n", b" ")
+        journal.data += (torn, b"\0" * len(torn), noise)[kind]
 
-    # -- what is there --------------------------------------------------------------------------------
+    # -- what is there ------------------------------------------------------------
 
     def journal(self) -> bytes:
         return bytes(self.machine.files[JOURNAL].data)

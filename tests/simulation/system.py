@@ -10,6 +10,7 @@ import errno
 import fcntl
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,8 @@ from tests.simulation.machine import (
 LOOK_AGAIN_S = 3600.0
 """The virtual kernel tells of every change, so what looks again by itself does it seldom."""
 
+EXEC_S_MAX = 0.03
+"""Between fork and exec of a shim, on a busy machine."""
 DESCRIPTORS_FROM = 1 << 20
 """So that a call which goes past the virtual system finds no descriptor, instead of a real one."""
 
@@ -168,6 +171,14 @@ class System:
             raise Killed
         return process
 
+    def count_write(self, path: str) -> None:
+        process = PROCESS.get()
+        if process.writes_left and path == process.dies_at_write_of:
+            process.writes_left -= 1
+            if process.writes_left == 0:
+                self.machine.end(process, -signal.SIGKILL)
+                raise Killed
+
     def description(self, fd: int) -> Description:
         process = PROCESS.get()
         require_alive(process)
@@ -260,9 +271,9 @@ class VirtualOs:
         file, path = description.file, description.path
         try:
             self._system.step()
+            self._system.count_write(path)
         except Killed:
-            part = self._machine.rng.randrange(len(data)) if data else 0
-            self._machine.write_to(file, path, data[:part])
+            self._machine.write_to(file, path, _part_of(data, self._machine.rng))
             raise
         return self._machine.write_to(file, path, data)
 
@@ -331,7 +342,13 @@ class VirtualOs:
         if parent.fails_with is not None:
             raise OSError(parent.fails_with, os.strerror(parent.fails_with))
         tag = b"ORCHESTRATOR_STEM=" + os.fsencode(env["ORCHESTRATOR_STEM"]) + b"\0"
-        child = self._machine.start("shim", parent=parent, environment=tag)
+        child = self._machine.start("shim", parent=parent)
+
+        def execute() -> None:
+            child.environment = tag  # until then it is a copy of its parent, with its environment
+
+        exec_s = self._machine.rng.choice((0.0, self._machine.rng.uniform(0, EXEC_S_MAX)))
+        self._machine.clock.after(exec_s, execute)
         for action in file_actions:
             if action[0] == os.POSIX_SPAWN_DUP2:
                 description = parent.descriptors[action[1]]
@@ -342,6 +359,14 @@ class VirtualOs:
         self._machine.on_spawn(child, {**words, "argv": "\0".join(argv[split + 1 :])})
         self._system.step()
         return child.pid
+
+
+def _part_of(data: bytes, rng: random.Random) -> bytes:
+    """What a writer that dies leaves of it: a few whole lines, or any part."""
+    if rng.random() < 0.5:
+        whole = data[: rng.randrange(len(data) + 1)]
+        return whole[: whole.rfind(b"\n") + 1]
+    return data[: rng.randrange(len(data) + 1)]
 
 
 class VirtualStat:
@@ -505,7 +530,12 @@ class VirtualThread:
         self._machine = machine
 
     async def run(self, function: Callable[..., Any], *args: object) -> Any:
-        await self._machine.pause(self._machine.sync_s())
+        seconds = self._machine.sync_s()
+        if self._machine.crowd is not None:
+            self._machine.crowd.set()
+            self._machine.crowd = None
+            seconds += 0.05
+        await self._machine.pause(seconds + PROCESS.get().slowness_s)
         return function(*args)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ is looked at as it happens; the journal is gone through entry by entry at the en
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drivers.headless.run_loop import RunLoop
@@ -23,13 +24,12 @@ from orchestrator.core.model import Outcome, TaskStatus
 from orchestrator.core.plan import barred
 from orchestrator.core.state import RunState
 from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
-from tests.simulation.driver import JOURNAL
+from tests.simulation.driver import JOURNAL, TIMEOUT_S
 from tests.simulation.machine import Machine, Process
 from tests.simulation.shim import VirtualShim
 
 VERDICTS = frozenset(
-    {"work_error", "invalid", "rejected", "tests_failed", "no_change", "infrastructure"}
-    | {"hangs"}
+    {"work_error", "invalid", "rejected", "tests_failed", "no_change", "infrastructure"} | {"hangs"}
 )
 """Conducts that may spend an attempt: the work was judged, or its time ran out."""
 GOOD = frozenset(
@@ -63,6 +63,8 @@ class Witness:
     starts: dict[str, Start] = field(default_factory=dict)
     """By stem."""
     violation: Violation | None = None
+    stop_asked: bool = False
+    """Somebody asked for children to be stopped."""
 
     def violate(self, what: str) -> None:
         """Kept, because what happens on the machine cannot raise into the run."""
@@ -99,6 +101,24 @@ class Witness:
     def signalled(self, process: Process, number: int) -> None:
         if process.is_stranger or process.name in ("driver", "command"):
             self.violate(f"signal {number} is sent to {process.name} {process.pid}")
+        life = self.agents.by_process.get(process)
+        if life is not None and not self._may_be_stopped(life):
+            self.violate(f"signal {number} is sent to a healthy child: {life.dispatch.key}")
+
+    def _may_be_stopped(self, life: Life) -> bool:
+        age_s = self.machine.clock.now - life.began_at
+        return (
+            self.stop_asked
+            or life.result_line != b""
+            or life.conduct in ("hangs", "silent")
+            or age_s >= TIMEOUT_S
+        )
+
+    def abandoned(self, entries: Sequence[Entry]) -> None:
+        running = {dispatch.key for dispatch in self.running()}
+        for entry in entries:
+            if isinstance(entry.event, TaskAbandoned) and entry.event.work_item_id in running:
+                self.violate(f"{entry.event.work_item_id} is abandoned while it runs")
 
     def running(self) -> list[Dispatch]:
         return [start.dispatch for start in self.starts.values() if self._is_running(start)]
@@ -120,7 +140,12 @@ class Witness:
         """Work conservation: no stage that could start waits beside a free slot."""
         state, now = loop.state, self.machine.wall()
         preparing, closing = loop._dispatches.preparing, loop._closing
-        if closing.how or closing.number is not None or state.finalized is not None or barred(state, now)[0]:
+        if (
+            closing.how
+            or closing.number is not None
+            or state.finalized is not None
+            or barred(state, now)[0]
+        ):
             return
         if state.settings.budget_usd is not None or state.canary:
             return
@@ -163,6 +188,8 @@ class Witness:
                         raise Violation(f"{key} is dispatched again, and it had been started")
                 case TaskAbandoned(work_item_id=str(key)):
                     excused.add(key)
+                case _:
+                    pass
         assert state is not None
         if state.audit.attempts_spent != attempts_spent:
             raise Violation("the attempts do not add up")
@@ -195,22 +222,25 @@ class Witness:
             if start.dispatch.key == event.work_item_id and start.running > limit:
                 raise Violation(f"{event.work_item_id}: {start.running} run, of {limit}")
         budget = state.settings.budget_usd
-        if budget is not None and not event.stage.is_deterministic:
-            if totals.cost_usd + totals.reserved_usd > budget + USD_EXACT:
-                raise Violation(f"{event.work_item_id}: more is promised than the budget holds")
+        promised = totals.cost_usd + totals.reserved_usd
+        is_bound = budget is not None and not event.stage.is_deterministic
+        if is_bound and promised > (budget or 0.0) + USD_EXACT:
+            raise Violation(f"{event.work_item_id}: more is promised than the budget holds")
 
     def _is_true(self, event: StageRecorded) -> None:
         """What was recorded is what happened."""
         key, lives = event.work_item_id, self._lives_of(event.work_item_id)
         life = lives[-1] if lives else None
+        if event.exit.reason == "shim_lost" and life is not None and self._exit_record(life):
+            raise Violation(f"{key} has an exit record, and it was not read")
         if event.cause is None:
             if life is None or life.conduct not in GOOD | {"no_change"}:
                 raise Violation(f"{key} is recorded as a success, and was none")
             return
-        if event.outcome in (Outcome.RETRY, Outcome.SENT_BACK):
-            if life is None or life.conduct not in VERDICTS:
-                conduct = life.conduct if life else "never started"
-                raise Violation(f"{key} spends an attempt for {event.cause} ({conduct})")
+        spends = event.outcome in (Outcome.RETRY, Outcome.SENT_BACK)
+        if spends and (life is None or life.conduct not in VERDICTS):
+            conduct = life.conduct if life else "never started"
+            raise Violation(f"{key} spends an attempt for {event.cause} ({conduct})")
         if life is None or life.conduct not in GOOD or not life.finished:
             return
         if self._result_is_there(life):
@@ -219,6 +249,10 @@ class Witness:
     def _result_is_there(self, life: Life) -> bool:
         file = self.machine.files.get(f"{life.dispatch.stem}.stream.jsonl")
         return file is not None and life.result_line != b"" and life.result_line in file.data
+
+    def _exit_record(self, life: Life) -> bool:
+        file = self.machine.files.get(f"{life.dispatch.stem}.exit.json")
+        return file is not None and file.data.endswith(b"}\n")
 
     def _is_on_disk(self, life: Life) -> bool:
         """A loss of power may take every trace of a start."""
