@@ -10,6 +10,7 @@ import msgspec
 
 from adapters.execution.stems import Stem
 from orchestrator.core.model import WorkItem
+from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.state import Lease
 
 
@@ -48,7 +49,7 @@ def work_of_lease(lease: Lease) -> WorkItem:
         model=lease.model,
         effort=lease.effort,
         prompt="",
-        output_schema=None,
+        output_schema=OUTPUT_SCHEMAS.get(lease.stage),
         session_id=lease.session_id,
         resume=lease.resume,
         cwd=lease.worktree,

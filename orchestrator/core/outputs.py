@@ -62,7 +62,11 @@ def judge(
     """The ending as its evidence has it.  Trees are git tree hashes; "" where not looked at."""
     if ending.status is not ResultStatus.SUCCESS:
         return ending
-    output = ending.structured_output if isinstance(ending.structured_output, dict) else {}
+    output = ending.structured_output
+    if not isinstance(output, dict):
+        if stage in OUTPUT_SCHEMAS:
+            return _failed(ending, Cause.INVALID_OUTPUT, f"{stage} gave no structured output")
+        output = {}
     match stage:
         case Stage.SCOPE if tree != tree_before:
             return _failed(ending, Cause.WROTE_FILES, "scope changed files; it may only read")

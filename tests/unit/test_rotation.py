@@ -100,7 +100,11 @@ def test_a_login_that_worked_is_tried_once_more_before_the_run_pauses() -> None:
 
 
 def test_a_change_that_was_not_made_names_the_tools_that_were_denied() -> None:
-    ending = Ending(status=ResultStatus.SUCCESS, evidence={"denied_tools": ["Bash", "Edit"]})
+    ending = Ending(
+        status=ResultStatus.SUCCESS,
+        structured_output={"summary": "s", "files_changed": [], "notes": ""},
+        evidence={"denied_tools": ["Bash", "Edit"]},
+    )
     found = judge(Stage.IMPLEMENT, ending, tree_before="t", tree="t", conflicts=())
     assert found.error == (
         "implement changed no file; it was denied Bash, Edit: see agent.allowed_tools"
