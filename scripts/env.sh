@@ -4,15 +4,17 @@
 #   scripts/env.sh [LOCK…]     default: requirements.lock
 #
 # Needs Python >= 3.11; uses uv where it is present, else venv and pip. The environment is
-# .cache/env; .cache/env/made-from says what it was made from, so that a second call costs
-# nothing. Narration goes to standard error.
+# .cache/env, or .cache/env-dev with a second lock: making one leaves the other alone, and what
+# runs from it. made-from in it says what it was made from, so that a second call costs nothing.
+# Narration goes to standard error.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 env=$root/.cache/env
-stamp=$env/made-from
 cd "$root"
 [ $# -gt 0 ] || set -- requirements.lock
+[ $# -eq 1 ] || env=$root/.cache/env-dev
+stamp=$env/made-from
 
 say() { printf '%s: %s\n' "${ENV_FOR:-scripts/env.sh}" "$*" >&2; }
 die() { say "$*"; exit 5; }
