@@ -62,6 +62,8 @@ if "tag" in without:
     processes._has_tag = lambda pid, tag: False
 if "cgroup" in without:
     cgroup.make = lambda shim: ""
+if "table" in without:
+    processes.family = lambda roots, tag, members: []
 shim.main(sys.argv[1:])
 os._exit(0)
 """
@@ -362,7 +364,10 @@ import os, signal, time
 time.sleep(0.3)
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-if os.fork():
+for _ in range(10):
+    if os.fork() == 0:
+        break
+else:
     os._exit(0)
 while True:
     os.write(1, b".")
@@ -376,20 +381,23 @@ while True:
     "lacking",
     [
         pytest.param(("tag", "cgroup"), id="subreaper alone"),
+        # A table that is never true, as on a busy machine.
+        pytest.param(("tag", "cgroup", "table"), id="subreaper, without a look"),
         pytest.param(("subreaper", "tag"), id="cgroup alone", marks=needs_cgroup),
     ],
 )
 async def test_what_is_another_process_before_it_can_be_signalled_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: tuple[str, ...]
 ) -> None:
-    """It forks and ends, over and over: no look at the table is true by the time of the kill."""
+    """They fork and end, over and over: no look at the table is true by the time of the kill."""
     without(monkeypatch, tmp_path, *lacking)
     bench = Bench(tmp_path, WAITS)
     work = bench.python(FLEEING)
     with trio.fail_after(BOUND_S):
         ending = await bench.run(work)
     assert (ending.exit.reason, ending.exit.survivors) == ("exited", 0)
-    assert ending.evidence["bytes"] > 50  # so many it was
+    assert ending.evidence["bytes"] > 20  # so many they were
+    assert ending.exit.duration_s < WAITS.terminate_wait_s + LOADED_S
     record = bench.stem(work).read_shim()
     assert record is not None
     assert cgroup_is_gone(record)
