@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from adapters.workspace.repository import Inspection
+    from drivers.at_work import AtWork
     from orchestrator.core.model import HostIdentity, ProcessIdentity, TaskId
     from orchestrator.core.settings import Project
     from orchestrator.core.state import Lease, RunState
@@ -56,22 +57,12 @@ def _above_the_tasks(project: "Project", run_id: str | None) -> str:
     return "/".join(shared)
 
 
-async def tasks_at_work(run: "LiveRun", store: "RunStore") -> "frozenset[TaskId]":
-    """Tasks for which a process of ours runs on this host now, or might on another."""
-    from drivers import wiring
-    from orchestrator.core.recover import is_same_host
-    from orchestrator.ports.execution import SeenAlive
+async def tasks_at_work(run: "LiveRun", store: "RunStore") -> "AtWork":
+    """Tasks for which a process of ours runs on this host, or might on another."""
+    from drivers import at_work, wiring
 
-    at_work = set()
     async with wiring.attached(run, store) as outside:
-        here = outside.host.identity()
-        for lease in list(run.state.in_flight.values()):
-            if lease.is_interactive:
-                continue
-            is_elsewhere = not is_same_host(lease.host, here)
-            if is_elsewhere or isinstance(await outside.executor.find(lease), SeenAlive):
-                at_work.add(lease.task_id)
-    return frozenset(at_work)
+        return await at_work.look(run, outside.executor, outside.host)
 
 
 def driver_now(store: "RunStore", now: float) -> "DriverStatus":

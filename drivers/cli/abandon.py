@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     async def give_up(run: "LiveRun", store: "RunStore") -> "tuple[RunState, tuple[Entry, ...]]":
         at_work = await tasks_at_work(run, store)
         entries = await run.commit(
-            lambda state: steer.abandon(state, names, reason=args.reason, live=at_work),
+            lambda state: steer.abandon(state, names, reason=args.reason, live=at_work(state)),
             now=ctx.now(),
         )
         return run.state, entries

@@ -159,9 +159,14 @@ class Child:
         self.machine.clock.after(delay_s, if_alive)
 
     def say(self, *lines: bytes) -> None:
-        """A full disk takes a part of it, or nothing; the child does not mind."""
-        with contextlib.suppress(OSError):
-            self.machine.write(f"{self.life.dispatch.stem}.stream.jsonl", b"\n".join([*lines, b""]))
+        """Where a full disk takes only a part of it, or nothing, the child dies of that."""
+        data = b"\n".join([*lines, b""])
+        try:
+            took = self.machine.write(f"{self.life.dispatch.stem}.stream.jsonl", data)
+        except OSError:
+            took = 0
+        if took < len(data):
+            self.machine.end(self.process, status=1)
 
     def say_result(self, line: bytes) -> None:
         self.life.result_line = line
@@ -172,8 +177,9 @@ class Child:
             self.machine.write(f"{self.life.dispatch.stem}.stderr.log", text.encode() + b"\n")
 
     def end(self, code: int = 0) -> None:
-        self.life.finished = True
-        self.machine.end(self.process, status=code)
+        if self.process.is_alive:
+            self.life.finished = True
+            self.machine.end(self.process, status=code)
 
     def lasts_s(self) -> float:
         return self.rng.uniform(0.1, self.agents.lasts_s_max)

@@ -16,10 +16,12 @@ from functools import partial
 
 import trio
 
+from drivers.at_work import look
 from drivers.headless.outside import Invocation, Outside
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core import steer
 from orchestrator.core.errors import (
+    HOUSE_ERRNOS,
     Blocked,
     InvariantBroken,
     JournalDamaged,
@@ -38,7 +40,6 @@ from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.scan import Follower
-from orchestrator.ports.execution import SeenAlive
 from tests.simulation.agents import Agents, Dispatch
 from tests.simulation.clock import VirtualClock, run_virtually
 from tests.simulation.driver import JOURNAL, PROJECT, End, Programs
@@ -87,6 +88,9 @@ BETWEEN = (
 HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
 """What holds for a whole seed."""
 
+COMMANDS = (
+    *("pause", "unpause", "limit", "requeue", "abandon", "add", "drain", "now", "attempts"),
+)
 CONDUCTS: dict[str, tuple[str, ...]] = {
     "any": ("dies", "silent", "hangs", "leaves", "deaf"),
     "client": (
@@ -131,6 +135,7 @@ class Story:
     conducts: frozenset[str] = frozenset()
     drivers: int = 0
     is_calm: bool = False
+    commands: tuple[str, ...] = COMMANDS
     added: int = 0
     spawns_left: int = 0
     """Before a driver dies within an instant of one; 0: it does not."""
@@ -378,6 +383,8 @@ class Story:
                 raise Violation(f"the driver ends with {end.fault!r}") from end.fault
             case OrchestratorError() if not self.is_calm:
                 return
+            case OSError(errno=number) if number in HOUSE_ERRNOS and not self.is_calm:
+                return
             case _:
                 raise Violation(f"the driver ends with {end.fault!r}") from end.fault
 
@@ -386,15 +393,13 @@ class Story:
     async def _command(self, process: Process) -> None:
         rng = self.rng
         name = f"t{rng.randrange(self.tasks)}"
-        command = rng.choice(
-            ("pause", "unpause", "limit", "requeue", "abandon", "add", "drain", "now", "attempts")
-        )
+        command = rng.choice(self.commands)
 
         async def act(run: LiveRun, outside: Outside) -> None:
             if command == "abandon":
-                live = await at_work(run, outside)
+                at_work = await look(run, outside.executor, outside.host)
                 entries = await commit(
-                    run, lambda s: steer.abandon(s, [name], reason="", live=live)
+                    run, lambda s: steer.abandon(s, [name], reason="", live=at_work(s))
                 )
                 self.witness.abandoned(entries)
             elif command == "requeue":
@@ -503,15 +508,6 @@ def _rest(reader: Follower) -> list[Entry]:
     while found := reader.next_batch().entries:
         entries += found
     return entries
-
-
-async def at_work(run: LiveRun, outside: Outside) -> frozenset[TaskId]:
-    """drivers.wiring_cli.tasks_at_work, on this machine."""
-    found = set()
-    for lease in list(run.state.in_flight.values()):
-        if isinstance(await outside.executor.find(lease), SeenAlive):
-            found.add(lease.task_id)
-    return frozenset(found)
 
 
 class Audience:
