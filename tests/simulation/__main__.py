@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tests.simulation.story import Course, begin, perform, simulate
 
-CHUNK = 50
+CHUNK = 20
 
 
 @dataclass(frozen=True)
@@ -63,18 +63,13 @@ def run_many(seeds: range, args: argparse.Namespace) -> int:
     began = time.monotonic()
     done = dispatches = drivers = 0
     failures: list[Failure] = []
-    chunks = (
-        (range(at, min(at + CHUNK, seeds.stop)), args.tasks)
-        for at in range(seeds.start, seeds.stop, CHUNK)
-    )
-    for courses, failed in _all_of(chunks, args.jobs):
+    for courses, failed in run_all(seeds, args.tasks, jobs=args.jobs):
         done += len(courses) + len(failed)
         dispatches += sum(course.dispatches for course in courses)
         drivers += sum(course.drivers for course in courses)
         for failure in failed:
             failures.append(failure)
-            more = f" --tasks {args.tasks}" if args.tasks else ""
-            print(f"{failure.what}\n  again: scripts/simulate --seed {failure.seed}{more}")
+            print(failure.what, flush=True)
         if args.minutes and time.monotonic() - began > 60 * args.minutes:
             break
     took_s = time.monotonic() - began
@@ -85,9 +80,11 @@ def run_many(seeds: range, args: argparse.Namespace) -> int:
     return int(bool(failures))
 
 
-def _all_of(
-    chunks: Iterator[tuple[range, int | None]], jobs: int
+def run_all(
+    seeds: range, tasks: int | None, *, jobs: int
 ) -> Iterator[tuple[list[Course], list[Failure]]]:
+    """In pieces, as they are done."""
+    chunks = ((seeds[at : at + CHUNK], tasks) for at in range(0, len(seeds), CHUNK))
     if jobs == 1:
         yield from map(_run_chunk, chunks)
         return
@@ -103,8 +100,15 @@ def _run_chunk(chunk: tuple[range, int | None]) -> tuple[list[Course], list[Fail
         try:
             courses.append(simulate(seed, tasks))
         except Exception as fault:  # noqa: BLE001 - it is reported with its seed
-            failures.append(Failure(seed, f"seed {seed}: {type(fault).__name__}: {fault}"))
+            failures.append(
+                Failure(seed, f"seed {seed}: {type(fault).__name__}: {fault}{_again(seed, tasks)}")
+            )
     return courses, failures
+
+
+def _again(seed: int, tasks: int | None) -> str:
+    more = f" --tasks {tasks}" if tasks else ""
+    return f"\n  again: scripts/simulate --seed {seed}{more}"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Set up runs in a World, and drive them as often as it takes."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
@@ -42,16 +42,12 @@ async def drive_once(
     world: World,
     *,
     invocation: Invocation | None = None,
-    disk: MemoryDisk | None = None,
-    spawn_kill: Callable[[str], None] | None = None,
     signals: trio.MemoryReceiveChannel[int] | None = None,
 ) -> RunEnd:
-    """One driver's life.  A Killed raised anywhere in it ends it as kill -9 would."""
-    disk = disk or MemoryDisk(world.file)
+    """One driver's life."""
+    disk = MemoryDisk(world.file)
     run = await LiveRun.open(FileJournal(disk, RUN))
     executor = SimExecutor(world, lambda task_id: f"/repo/.worktrees/{RUN}/{task_id}")
-    if spawn_kill is not None:
-        executor.spawn_kill = spawn_kill
     session_rng = random.Random(world.rng.random())
     outside = Outside(
         executor=executor,

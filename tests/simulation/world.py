@@ -1,4 +1,6 @@
-"""A world for the real run loop: virtual children that outlive the driver, under a mock clock.
+"""A small world for the run loop alone: children that outlive the driver, under a mock clock.
+
+For tests that tell what the loop does with scripted results; story.py has the machine beneath.
 
 A World is what a kill of the driver leaves: the journal's file, the children that run,
 the exits that were recorded, the trees of the worktrees.  SimExecutor, SimWorkspace and
@@ -16,7 +18,6 @@ from orchestrator.core.model import (
     CallCost,
     Cause,
     Checkpoint,
-    ChildExit,
     Ending,
     HostIdentity,
     ProcessIdentity,
@@ -29,7 +30,6 @@ from orchestrator.ports.execution import (
     Observe,
     Seen,
     SeenAlive,
-    SeenDead,
     SeenEnded,
     SeenNothing,
     Started,
@@ -44,10 +44,6 @@ IMPLEMENT_OUTPUT: dict[str, object] = {"summary": "done", "files_changed": ["a"]
 REVIEW_OUTPUT: dict[str, object] = {"approved": True, "issues": [], "non_blocking": []}
 
 
-class Killed(BaseException):
-    """kill -9 of the driver, raised where it strikes."""
-
-
 @dataclass
 class Child:
     work_item_id: str
@@ -57,22 +53,19 @@ class Child:
     ends_at: float
     ending: Ending
     identity: ProcessIdentity
-    dead: bool = False
-    """Killed in the middle: there is no exit record."""
     cost_usd: float = 0.0
     moved: trio.Event = field(default_factory=trio.Event)
     """Its end is not when it was to be."""
 
-    def end_now(self, ending: Ending | None = None) -> None:
-        """With an ending: it was told to stop.  Without: it was killed in the middle."""
+    def end_now(self, ending: Ending) -> None:
+        """It was told to stop."""
         self.ends_at = trio.current_time()
-        self.dead = ending is None
-        self.ending = ending or crashed()
+        self.ending = ending
         self.cost_usd = 0.0
         self.moved.set()
 
     def is_running(self) -> bool:
-        return not self.dead and trio.current_time() < self.ends_at
+        return trio.current_time() < self.ends_at
 
 
 Script = Callable[[random.Random, "World", Stage, str, int], Ending]
@@ -84,7 +77,6 @@ class World:
     script: Script
     file: MemoryFile = field(default_factory=MemoryFile)
     children: dict[str, Child] = field(default_factory=dict)
-    locked: dict[str, "SimExecutor"] = field(default_factory=dict)
     trees: dict[str, int] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     running_max: int = 0
@@ -173,17 +165,14 @@ class SimExecutor:
     def __init__(self, world: World, worktree_of: Callable[[str], str]) -> None:
         self._world = world
         self._worktree_of = worktree_of
-        self.spawn_kill: Callable[[str], None] = lambda where: None
 
     async def prepare(self, work: WorkItem) -> None:
         await trio.sleep(0.001)
-        self.spawn_kill("prepared")
 
     async def discard(self, work: WorkItem) -> None:
         await trio.lowlevel.checkpoint()
 
     async def run(self, work: WorkItem, observe: Observe) -> Ending:
-        self.spawn_kill("before spawn")
         child = self._world.spawn(
             work.id,
             task_id=work.task_id,
@@ -191,7 +180,6 @@ class SimExecutor:
             worktree=self._worktree_of(work.task_id),
             attempt=work.attempt,
         )
-        self.spawn_kill("after spawn")
         observe(Started(shim=child.identity, child=child.identity))
         return await self._follow(child)
 
@@ -200,8 +188,6 @@ class SimExecutor:
         child = self._world.children.get(lease.work_item_id)
         if child is None:
             return SeenNothing()
-        if child.dead:
-            return SeenDead(reason="killed")
         return SeenAlive() if child.is_running() else SeenEnded()
 
     async def attach(self, lease: Lease, observe: Observe) -> Ending:
@@ -239,15 +225,6 @@ def failure(cause: Cause, error: str = "", *, resets_at: float | None = None) ->
 
 def interrupted() -> Ending:
     return Ending(status=ResultStatus.INTERRUPTED, cause=Cause.INTERRUPTED, error="stopped")
-
-
-def crashed() -> Ending:
-    return Ending(
-        status=ResultStatus.INTERRUPTED,
-        cause=Cause.CRASH,
-        error="killed",
-        exit=ChildExit(reason="shim_lost"),
-    )
 
 
 class Quiet:

@@ -63,7 +63,7 @@ async def test_what_another_host_started_may_be_at_work_there(seen: Seen) -> Non
 
 
 async def test_a_dispatch_made_since_the_look_is_at_work() -> None:
-    """Simulated: ``abandon`` looked, waited for the driver's commit, and gave up what ran by then."""
+    """``abandon`` looked, waited for the driver to commit, and gave up what ran by then."""
     run = Run(task("a"))
     live = LiveRun(MemoryJournal(), run.state)
     at_work = await look(live, cast(Executor, Finder()), Here())
