@@ -5,22 +5,12 @@ scripts/simulate --seeds N [--from S] [--jobs J] [--tasks T] [--minutes M]
 """
 
 import argparse
-import multiprocessing
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tests.simulation.story import Course, begin, perform, simulate
-
-CHUNK = 20
-
-
-@dataclass(frozen=True)
-class Failure:
-    seed: int
-    what: str
+from tests.simulation.night import Failure, run_all
+from tests.simulation.story import begin, perform
 
 
 def main() -> int:
@@ -78,37 +68,6 @@ def run_many(seeds: range, args: argparse.Namespace) -> int:
         f"{dispatches} dispatches, {len(failures)} violations"
     )
     return int(bool(failures))
-
-
-def run_all(
-    seeds: range, tasks: int | None, *, jobs: int
-) -> Iterator[tuple[list[Course], list[Failure]]]:
-    """In pieces, as they are done."""
-    chunks = ((seeds[at : at + CHUNK], tasks) for at in range(0, len(seeds), CHUNK))
-    if jobs == 1:
-        yield from map(_run_chunk, chunks)
-        return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_run_chunk, chunks)
-
-
-def _run_chunk(chunk: tuple[range, int | None]) -> tuple[list[Course], list[Failure]]:
-    seeds, tasks = chunk
-    courses: list[Course] = []
-    failures: list[Failure] = []
-    for seed in seeds:
-        try:
-            courses.append(simulate(seed, tasks))
-        except Exception as fault:  # noqa: BLE001 - it is reported with its seed
-            failures.append(
-                Failure(seed, f"seed {seed}: {type(fault).__name__}: {fault}{_again(seed, tasks)}")
-            )
-    return courses, failures
-
-
-def _again(seed: int, tasks: int | None) -> str:
-    more = f" --tasks {tasks}" if tasks else ""
-    return f"\n  again: scripts/simulate --seed {seed}{more}"
 
 
 if __name__ == "__main__":

@@ -113,6 +113,7 @@ class Machine:
         """Bytes that still fit on the disk; None: no end."""
         self.sync_fails_of = ""
         """Syncs of files whose paths end so fail with EIO; "/": of all."""
+        self.writes_fail_of = ""
         self.sync_s: Callable[[], float] = lambda: 0.0
         """How long the next call to the disk takes."""
         self.call_s: Callable[[], float] = lambda: 0.0
@@ -244,6 +245,8 @@ class Machine:
         return self.write_to(file, path, data, may_be_short=may_be_short)
 
     def write_to(self, file: File, path: str, data: bytes, *, may_be_short: bool = True) -> int:
+        if self.writes_fail_of and path.endswith(self.writes_fail_of):
+            raise OSError(errno.EIO, "Input/output error", path)
         if self.room is not None:
             if self.room <= 0 or (self.room < len(data) and not may_be_short):
                 raise OSError(errno.ENOSPC, "No space left on device", path)

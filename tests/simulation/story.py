@@ -71,6 +71,7 @@ DISTURBANCES = (
     "disk full for a while",
     "disk full",
     "sync fails",
+    "write fails",
     "no descriptors",
     "no processes",
     "program missing",
@@ -208,7 +209,7 @@ class Story:
 
     def _calm_down(self) -> None:
         self.machine.room = None
-        self.machine.sync_fails_of = ""
+        self.machine.sync_fails_of = self.machine.writes_fail_of = ""
         self.agents.spawn_fails = False
 
     # -- one driver -------------------------------------------------------------------------------
@@ -307,6 +308,10 @@ class Story:
                 machine.sync_fails_of = rng.choice(("/", JOURNAL, JOURNAL))
                 await trio.sleep(rng.uniform(0, 20))
                 machine.sync_fails_of = ""
+            case "write fails":
+                machine.writes_fail_of = rng.choice((JOURNAL, ".prompt.txt", ".stream.jsonl"))
+                await trio.sleep(rng.uniform(0, 20))
+                machine.writes_fail_of = ""
             case "no descriptors" | "no processes" if driver is not None:
                 driver.fails_with = errno.EMFILE if kind == "no descriptors" else errno.EAGAIN
                 await trio.sleep(rng.uniform(0, 3))

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.__main__ import run_all
+from tests.simulation.night import run_all
 from tests.simulation.story import CUT_SHORT_MAX, simulate
 
 SAMPLE = 80
