@@ -83,6 +83,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     task, lease = leased(state, event.task_id, event.work_item_id)
     end_lease(state, task)
     task.records += 1
+    task.cause = event.cause
     state.audit.recorded += 1
     task.crashes += event.cause is Cause.CRASH
     task.rotations += event.cause is Cause.SESSION_LOST

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.core.model import (
     CallCost,
+    Cause,
     Checkpoint,
     HostIdentity,
     Mode,
@@ -107,6 +108,8 @@ class TaskState:
     not_before: float | None = None
     reason: str = ""
     """Why it is held, failed or blocked."""
+    cause: Cause | None = None
+    """Of the last recorded dispatch; None where that was a success."""
     unmet: set[TaskId] = field(default_factory=set)
     """Dependencies that are not completed."""
     height: int = 0

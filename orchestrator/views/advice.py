@@ -1,17 +1,20 @@
 """What a person can do next about a run: each step as one command line that can be pasted.
 
-Invariant: a step is only named where it changes something.
+Invariant: a step is only named where its command is accepted, and changes something.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from orchestrator.core.model import RunStatus, TaskStatus
-from orchestrator.views.status import Status
+from orchestrator.core.budget import RESERVATION_USD_MIN
+from orchestrator.core.graph import DOOMED
+from orchestrator.core.model import Mode, RunStatus, TaskStatus
+from orchestrator.views.status import Status, TaskRow
 
 STEPS_MAX = 6
+Command = Callable[..., str]
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -26,47 +29,51 @@ def next_steps(status: Status, *, program: Sequence[str] = ("orchestrator",)) ->
         return shlex.join([*program, "--run", status.run_id, *words])
 
     steps: list[Step] = []
-    driver = status.driver
-    drive = command("run-headless", "--wait")
-    if driver.alive and driver.heartbeat_overdue:
-        steps.append(
-            Step(
-                f"driver {driver.pid} has not been heard for {driver.heartbeat_age_s:.0f} s;"
-                " if it does not come back, end it and go on",
-                drive,
-            )
-        )
-    elif driver.alive:
-        steps.append(Step("look on", command("watch")))
-    elif not status.terminal:
-        steps += _when_nobody_drives(status, drive, command("add-task", "--all"))
-        if status.scheduler.limited_by == "budget":
-            raise_it = command("unpause", "--raise-budget", "USD")
-            steps.insert(0, Step("the budget is spent or promised; raise it", raise_it))
     if status.run_state is RunStatus.PAUSED:
-        steps.insert(0, Step(f"{status.reason}; go on", command("unpause")))
+        steps.append(Step(f"{status.reason}; go on", command("unpause")))
+    for task in status.tasks:
+        if task.is_by_hand:
+            steps += _by_hand(task, status.at, command)
+    steps += _driving(status, command)
     for task in status.tasks:
         if len(steps) >= STEPS_MAX:
             break
-        if task.state is TaskStatus.HELD:
-            held = f"{task.task_id} is held ({_short(task.reason)})"
-            steps.append(Step(f"{held}: do it again", command("requeue", task.task_id)))
-            steps.append(Step("or give it up", command("abandon", task.task_id)))
-        elif task.state is TaskStatus.FAILED:
-            steps.append(
-                Step(
-                    f"{task.task_id} failed ({_short(task.reason)}): see what it did",
-                    command("tail", task.task_id),
-                )
-            )
+        steps += _about(task, command)
+    steps += _stale(status, command)
     return tuple(steps[:STEPS_MAX])
 
 
-def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
+def _driving(status: Status, command: Command) -> list[Step]:
     driver = status.driver
-    orphans = len(status.events_audit.orphaned)
+    drive = command("run-headless", "--wait")
+    if driver.alive and driver.heartbeat_overdue:
+        not_heard = f"driver {driver.pid} has not been heard for {driver.heartbeat_age_s:.0f} s"
+        return [Step(f"{not_heard}; if it does not come back, end it and go on", drive)]
+    if driver.alive:
+        return [Step("look on", command("watch"))]
+    if status.terminal:
+        return []
     if not status.tasks:
-        return [Step("there are no tasks", add)]
+        return [Step("there are no tasks", command("add-task", "--all"))]
+    if missing := _missing(status):
+        add = command("add-task", *(word for name in missing for word in ("--task", name)))
+        return [Step(f"waited for, and not in the run: {', '.join(missing)}; add it", add)]
+    if status.mode is Mode.INTERACTIVE:
+        return _next_by_hand(status, command)
+    if not _is_anything_to_drive(status):
+        return []
+    steps = [_drive(status, drive)]
+    cost = status.cost
+    left_usd = (cost.budget_usd or 0.0) - cost.total_usd - cost.reserved_usd
+    if cost.budget_usd is not None and left_usd < RESERVATION_USD_MIN:
+        doubled = _usd(max(1.0, 2 * cost.budget_usd, 2 * cost.total_usd))
+        why = f"the budget is spent or promised; raise it, here to {doubled} USD"
+        steps.insert(0, Step(why, command("unpause", "--raise-budget", doubled)))
+    return steps
+
+
+def _drive(status: Status, drive: str) -> Step:
+    driver = status.driver
     match driver.state:
         case "dead":
             how = f"driver {driver.pid} is dead"
@@ -77,9 +84,84 @@ def _when_nobody_drives(status: Status, drive: str, add: str) -> list[Step]:
             drive += " --take-over"
         case "none" | "live":
             how = "no driver has been started"
+    orphans = len(status.events_audit.orphaned)
+    orphans -= sum(_is_overdue_by_hand(task, status.at) for task in status.tasks)
     if orphans:
         how += f"; it left {orphans} dispatch{'es' if orphans > 1 else ''}, to be taken up"
-    return [Step(f"{how}; drive the run", drive)]
+    return Step(f"{how}; drive the run", drive)
+
+
+def _is_anything_to_drive(status: Status) -> bool:
+    """A driver that finds only what people hold, or hold back, returns at once."""
+    if all(task.state.is_terminal for task in status.tasks):
+        return True  # its end is not written down yet
+    at_once = {TaskStatus.READY, TaskStatus.COOLING, TaskStatus.RUNNING}
+    return any(task.state in at_once and not task.is_by_hand for task in status.tasks)
+
+
+def _by_hand(task: TaskRow, at: float, command: Command) -> list[Step]:
+    out = f"{task.task_id} is out by hand ({task.stage})"
+    steps = [Step(f"{out}: hand its result back", command("record", "--result", "FILE"))]
+    if _is_overdue_by_hand(task, at):
+        resume = command("next", "--task", task.task_id, "--resume")
+        steps.append(Step("its time is over: or take it over, if its holder is gone", resume))
+    return steps
+
+
+def _is_overdue_by_hand(task: TaskRow, at: float) -> bool:
+    return task.is_by_hand and task.deadline is not None and at >= task.deadline
+
+
+def _next_by_hand(status: Status, command: Command) -> list[Step]:
+    for task in status.tasks:
+        has_cooled = task.state is TaskStatus.COOLING and (task.not_before or 0.0) <= status.at
+        if task.state is TaskStatus.READY or has_cooled:
+            take = command("next", "--task", task.task_id)
+            return [Step(f"this run is stepped by hand; take {task.task_id}", take)]
+    return []
+
+
+def _about(task: TaskRow, command: Command) -> list[Step]:
+    match task.state:
+        case TaskStatus.HELD:
+            held = f"{task.task_id} is held ({_short(task.reason)})"
+            return [
+                Step(f"{held}: do it again", command("requeue", task.task_id)),
+                Step("or give it up", command("abandon", task.task_id)),
+            ]
+        case TaskStatus.FAILED:
+            failed = f"{task.task_id} failed ({_short(task.reason)}): see what it did"
+            return [Step(failed, command("tail", task.task_id))]
+        case _:
+            return []
+
+
+def _stale(status: Status, command: Command) -> list[Step]:
+    """But for those behind one that ended badly: that is to be done again first."""
+    doomed = {task.task_id for task in status.tasks if task.state in DOOMED}
+    stale = {task.task_id: task for task in status.tasks if task.stale}
+    while blocked := {name for name, task in stale.items() if doomed.intersection(task.depends_on)}:
+        doomed |= blocked
+        stale = {name: task for name, task in stale.items() if name not in blocked}
+    again = [name for name, task in stale.items() if task.state is TaskStatus.COMPLETED]
+    if not again:
+        return []
+    why = f"built on work that was requeued: {', '.join(again)}; do {_them(again)} again"
+    return [Step(_short(why), command("requeue", *again))]
+
+
+def _missing(status: Status) -> list[str]:
+    present = {task.task_id for task in status.tasks}
+    waited_for = {need for task in status.tasks for need in task.waiting_for}
+    return sorted(waited_for - present)
+
+
+def _them(names: Sequence[str]) -> str:
+    return "them" if len(names) > 1 else "it"
+
+
+def _usd(amount: float) -> str:
+    return f"{amount:.2f}".removesuffix(".00")
 
 
 def _short(reason: str | None, width: int = 240) -> str:

@@ -22,6 +22,9 @@ State = Literal["none", "live", "dead", "exited", "foreign"]
 IsAlive = Callable[[ProcessIdentity, HostIdentity], bool]
 """Whether this very process runs on the host; a pid that a later process has got is not it."""
 
+BY_HAND = "by hand: "
+"""How a heartbeat's reason begins where only people's hands are waited for."""
+
 START_TIME_UNKNOWN = 0
 """What IsAlive is asked with where the driver did not say when it was started."""
 

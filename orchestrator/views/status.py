@@ -10,7 +10,16 @@ from datetime import datetime
 import msgspec
 
 from orchestrator.core.budget import max_possible_usd
-from orchestrator.core.model import RunStatus, SessionId, Stage, TaskId, TaskStatus, WorkItemId
+from orchestrator.core.model import (
+    Cause,
+    Mode,
+    RunStatus,
+    SessionId,
+    Stage,
+    TaskId,
+    TaskStatus,
+    WorkItemId,
+)
 from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.views.driver_log import DriverStatus
@@ -36,11 +45,22 @@ class TaskRow(msgspec.Struct, kw_only=True):
     cost_usd: float
     reason: str | None
     """Why it is not further: what it waits for, why it is held, failed, blocked."""
+    cause: Cause | None
+    """Of its last recorded dispatch; null where that was a success."""
+    lane: str | None
+    """Of the dispatch that is out."""
+    deadline: float | None
+    """Epoch seconds: when the time of the dispatch that is out is over."""
     running_s: float | None
     not_before: float | None
     """Epoch seconds, while it cools."""
     stale: bool
     """It was built on work that has been requeued since."""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """``next`` gave it out, and ``record`` takes it back."""
+        return (self.lane or "").startswith("interactive:")
 
 
 class LaneAudit(msgspec.Struct, kw_only=True):
@@ -96,6 +116,7 @@ class Status(msgspec.Struct, kw_only=True):
     v: int = VERSION
     run_id: str
     run_state: RunStatus
+    mode: Mode
     terminal: bool
     reason: str | None
     """Why it is paused, parked, or not starting anything."""
@@ -109,6 +130,8 @@ class Status(msgspec.Struct, kw_only=True):
     scheduler: Scheduler
     created_at: float
     last_event_at: float
+    at: float
+    """Epoch seconds: when this was looked at."""
     seq: int
 
 
@@ -118,6 +141,7 @@ def status_of(
     return Status(
         run_id=state.run_id,
         run_state=state.status,
+        mode=state.mode,
         terminal=state.status.is_terminal,
         reason=run_reason(state, now),
         tasks=tuple(_task_row(state, task, now) for task in state.tasks.values()),
@@ -144,6 +168,7 @@ def status_of(
         ),
         created_at=state.created_at,
         last_event_at=state.last_ts,
+        at=now,
         seq=state.seq,
     )
 
@@ -259,6 +284,9 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         session_id=lease.session_id if lease else (session.id if session else None),
         cost_usd=_usd(task.cost_usd),
         reason=_reason(state, task),
+        cause=task.cause,
+        lane=lease.lane if lease else None,
+        deadline=lease.dispatched_at + lease.timeout_s if lease else None,
         running_s=round(max(0.0, now - lease.dispatched_at), 1) if lease else None,
         not_before=task.not_before if task.status is TaskStatus.COOLING else None,
         stale=task.stale,

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 from orchestrator.core.model import TaskStatus
 from orchestrator.views.advice import next_steps
-from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.driver_log import BY_HAND, DriverStatus
 from orchestrator.views.status import Cost, EventsAudit, Status, TaskRow
 
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
 WRAPPED_CHARACTERS_MAX = 600
+REMARK_CHARACTERS_MAX = 1000
 
 _URGENT = (
     TaskStatus.RUNNING,
@@ -78,7 +79,8 @@ def driver_line(driver: DriverStatus) -> str:
             return "driver   none"
         case "live" | "foreign":
             where = f" on {driver.host}" if driver.state == "foreign" else ""
-            doing = (driver.last_state or "starting").replace("_", " ")
+            by_hand = (driver.waits_for or "").startswith(BY_HAND)
+            doing = "waiting" if by_hand else (driver.last_state or "starting").replace("_", " ")
             until = (
                 f", for {duration(driver.wait_remaining_s)} more" if driver.wait_remaining_s else ""
             )
@@ -171,5 +173,11 @@ def _cells(task: TaskRow) -> tuple[str, ...]:
         f"{task.stage}{again}" if at_work else "",
         duration(task.running_s) if task.running_s is not None else "",
         f"{task.cost_usd:.2f}" if task.cost_usd else "",
-        cut(task.reason or (task.branch if not at_work else "") or task.title, 200),
+        cut(_remark(task, at_work=at_work), REMARK_CHARACTERS_MAX),
     )
+
+
+def _remark(task: TaskRow, *, at_work: bool) -> str:
+    """A finished task's branch comes first: it is what there is to fetch."""
+    told = [task.branch if not at_work else None, task.reason]
+    return "; ".join(each for each in told if each) or task.title

@@ -1,0 +1,191 @@
+"""What status advises: every command is accepted in the state that it is advised for."""
+
+import shlex
+
+import msgspec
+import pytest
+
+from drivers.cli import arguments, parser
+from drivers.stepping import _free_lease, _next_start
+from orchestrator.core import steer
+from orchestrator.core.capacity import Capacity
+from orchestrator.core.events import (
+    KnownEvent,
+    RunCreated,
+    RunFinalized,
+    RunPaused,
+    SettingsChanged,
+    StageDispatched,
+    TaskFailed,
+    TaskHeld,
+    TaskRequeued,
+)
+from orchestrator.core.fold import replay
+from orchestrator.core.model import Mode, RunStatus, Stage, TaskId
+from orchestrator.core.plan import plan
+from orchestrator.core.state import RunState
+from orchestrator.journal.codec import encode_commit
+from orchestrator.views.advice import Step, next_steps
+from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.status import status_of
+from orchestrator.views.text import status_text
+from tests.unit.journal.events import NOW, added, created, dispatched, recorded
+from tests.unit.views.test_status import DEAD, LIVE, whole_task
+
+NONE = DriverStatus()
+EXITED = DriverStatus(state="exited", pid=7, exit_reason="budget", limited_by="budget")
+TIMEOUT_S = 3600.0
+
+
+def run(*events: KnownEvent, mode: Mode = Mode.HEADLESS) -> RunState:
+    first: RunCreated = msgspec.structs.replace(created(), mode=mode)
+    return replay(encode_commit([first, *events], after_seq=0, run_id="r1", now=NOW)[1])
+
+
+def steps_of(state: RunState, driver: DriverStatus = NONE, *, after_s: float = 60.0) -> list[Step]:
+    now = NOW + after_s
+    return list(next_steps(status_of(state, driver, now=now, lease_alive=lambda lease: False)))
+
+
+def commands(state: RunState, driver: DriverStatus = NONE, *, after_s: float = 60.0) -> list[str]:
+    prefix = "orchestrator --run r1 "
+    return [s.command.removeprefix(prefix) for s in steps_of(state, driver, after_s=after_s)]
+
+
+def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
+    """Whether the command would be taken, and would change something.  Raises where refused."""
+    verb, rest = arguments.split(shlex.split(step.command)[1:])
+    assert verb is not None
+    args = parser.parse(verb, verb.load(), rest)
+    match verb.name:
+        case "requeue":
+            return bool(steer.requeue(state, args.tasks, reason=""))
+        case "abandon":
+            return bool(steer.abandon(state, args.tasks, reason="", live=()))
+        case "unpause" if args.raise_budget:
+            return bool(steer.raise_budget(state, args.raise_budget, by=""))
+        case "unpause":
+            return bool(steer.unpause(state, by=""))
+        case "next":
+            task = steer.find_task(state, args.task)
+            _free_lease(task, resume=args.resume, is_driven=False)
+            return _next_start(state, task, now, resume=args.resume) is not None
+        case "record":
+            return any(lease.is_interactive for lease in state.in_flight.values())
+        case "add-task":
+            return not state.tasks or set(args.task) == set(state.missing)
+        case "run-headless":
+            due = plan(state, now=now, capacity=Capacity(limit=3))
+            is_whole = state.mode is Mode.HEADLESS and state.tasks and not state.missing
+            is_useful = due.starts or due.finalize or due.wake_at or state.in_flight
+            return bool(is_whole and (is_useful or due.stalled in {"paused", "budget"}))
+        case "tail":
+            return bool(steer.find_task(state, args.task).records)
+        case other:
+            return other == "watch"
+
+
+def by_hand(task: str, stage: Stage = Stage.SCOPE) -> StageDispatched:
+    return msgspec.structs.replace(dispatched(task, stage), lane="interactive:claude")
+
+
+def in_scope(task: str) -> list[KnownEvent]:
+    return [added(task), dispatched(task, Stage.INTAKE), recorded(task, Stage.INTAKE)]
+
+
+def completed(task: str, *depends_on: str) -> list[KnownEvent]:
+    return [added(task, depends_on=depends_on), *whole_task(task)]
+
+
+BUDGET = SettingsChanged(changes={"budget_usd": 0.75})
+STALE = [
+    *completed("T1"), *completed("T2", "T1"), *completed("T3", "T2"),
+    TaskRequeued(task_id=TaskId("T1"), round=2),
+]  # fmt: skip
+HELD = TaskHeld(task_id=TaskId("T1"), reason="not feasible")
+
+
+def again(task: str) -> list[KnownEvent]:
+    """The second round of a whole task."""
+    return [
+        msgspec.structs.replace(event, dispatch=2)
+        for event in whole_task(task)
+        if hasattr(event, "dispatch")
+    ]
+
+
+STATES: dict[str, tuple[RunState, DriverStatus, float]] = {
+    "no tasks": (run(), NONE, 60),
+    "ready": (run(added("T1")), NONE, 60),
+    "missing": (run(added("T1", depends_on=("X", "Y"))), NONE, 60),
+    "dead": (run(added("T1"), dispatched("T1", Stage.INTAKE)), DEAD, 60),
+    "live": (run(added("T1")), LIVE, 60),
+    "interactive": (run(added("T1"), mode=Mode.INTERACTIVE), NONE, 60),
+    "interactive, empty": (run(mode=Mode.INTERACTIVE), NONE, 60),
+    "interactive, out": (run(*in_scope("T1"), by_hand("T1"), mode=Mode.INTERACTIVE), NONE, 60),
+    "out": (run(*in_scope("T1"), by_hand("T1")), EXITED, 60),
+    "out, driven": (run(*in_scope("T1"), by_hand("T1")), LIVE, 60),
+    "overdue": (run(*in_scope("T1"), by_hand("T1")), NONE, TIMEOUT_S + 1),
+    "overdue beside work": (run(*in_scope("T1"), by_hand("T1"), added("T2")), NONE, TIMEOUT_S + 1),
+    "paused": (run(added("T1"), RunPaused(reason="lunch")), NONE, 60),
+    "budget": (run(*completed("T1"), *in_scope("T2"), BUDGET), EXITED, 60),
+    "budget raised": (run(*completed("T1"), *in_scope("T2")), EXITED, 60),
+    "held": (run(added("T1"), HELD), NONE, 60),
+    "stale": (run(*STALE, *again("T1"), RunFinalized(state=RunStatus.COMPLETED)), EXITED, 60),
+    "not finalized": (run(*completed("T1")), DEAD, 60),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_is_advised_is_accepted(name: str) -> None:
+    state, driver, after_s = STATES[name]
+    for step in steps_of(state, driver, after_s=after_s):
+        if "add-task --all" not in step.command or state.tasks:
+            assert is_accepted(state, step, now=NOW + after_s), step
+
+
+def test_a_run_for_hands_is_not_to_be_driven() -> None:
+    assert commands(STATES["interactive"][0]) == ["next --task T1"]
+
+
+def test_what_is_out_by_hand_is_to_be_handed_back() -> None:
+    state = STATES["out"][0]
+    assert commands(state, EXITED) == ["record --result FILE"]
+    assert commands(state, after_s=TIMEOUT_S + 1) == [
+        "record --result FILE",
+        "next --task T1 --resume",
+    ]
+
+
+def test_what_is_overdue_by_hand_is_not_for_a_driver_to_take_up() -> None:
+    state, driver, after_s = STATES["overdue beside work"]
+    (why,) = [s.why for s in steps_of(state, driver, after_s=after_s) if "drive" in s.why]
+    assert why == "no driver has been started; drive the run"
+
+
+def test_stale_work_can_be_done_again_and_its_branch_is_shown() -> None:
+    state, driver, _ = STATES["stale"]
+    assert commands(state, driver) == ["requeue T2 T3"]
+    status = status_of(state, driver, now=NOW, lease_alive=lambda lease: False)
+    (row,) = [line for line in status_text(status).splitlines() if line.startswith("T2 ")]
+    assert row.endswith("orchestrator/r1/T2; stale: built on work that was requeued")
+
+
+def test_stale_work_behind_a_failed_task_waits_for_that() -> None:
+    failed = TaskFailed(task_id=TaskId("T1"), stage=Stage.INTAKE, reason="no")
+    assert "requeue" not in " ".join(commands(run(*STALE, failed), EXITED))
+
+
+def test_a_spent_budget_is_raised_to_a_number() -> None:
+    state, driver, _ = STATES["budget"]
+    assert commands(state, driver)[0] == "unpause --raise-budget 1.50"
+    # What its last driver said is past once the budget has been raised.
+    assert "raise-budget" not in " ".join(commands(STATES["budget raised"][0], driver))
+
+
+def test_missing_tasks_are_to_be_added() -> None:
+    assert commands(STATES["missing"][0]) == ["add-task --task X --task Y"]
+
+
+def test_what_a_person_holds_is_not_to_be_driven() -> None:
+    assert commands(STATES["held"][0]) == ["requeue T1", "abandon T1"]
