@@ -63,8 +63,10 @@ class Listeners:
         match entry.event:
             case StageDispatched(task_id=task, stage=stage, attempt=attempt, model=model):
                 self.say("dispatched", task=task, stage=stage, attempt=attempt, model=model)
-            case ChildStarted(task_id=task, child=child):
-                self.say("started", task=task, pid=child.pid if child else None)
+            case ChildStarted(task_id=task, work_item_id=work_item, child=child):
+                # It is told with the next commit: its lease may be over by then.
+                of_stage = work_item.rsplit("/", 3)[-3]
+                self.say("started", task=task, stage=of_stage, pid=child.pid if child else None)
             case StageRecorded(task_id=task, stage=stage, outcome=outcome, cause=cause) as event:
                 cost_usd = f"{event.cost.cost_usd:.4f}" if event.cost else None
                 self.say(

@@ -42,6 +42,12 @@ class Closing:
             ladder_s = settings.interrupt_wait_s + settings.terminate_wait_s
             self.ends_at = trio.current_time() + 2 * ladder_s + 5.0
 
+    def in_words(self, settings: Settings) -> str:
+        """What the last interrupt has led to, and what another one would do."""
+        if self.how == "drain":
+            return f"waiting up to {settings.drain_s:g} s for results; Ctrl-C again stops them all"
+        return "stopping what is at work; the next run-headless resumes it"
+
     def end(self, *, is_busy: bool) -> RunEnd | None:
         """The driver's end, where it is due."""
         if self.number in _AT_ONCE:
@@ -82,15 +88,17 @@ def end_of_waiting(state: RunState, due: Plan, now: float, *, wait: bool) -> Run
 
 
 def why_stalled(state: RunState, stalled: str) -> str:
-    """For a person: what stopped it, and what to do."""
+    """For a person: what stopped it, and what to do, as a command that can be pasted."""
     match stalled:
         case "paused":
-            return f"paused: {state.paused}"
+            why = (state.paused or "").removesuffix("; then: orchestrator unpause")
+            return f"paused: {why}; go on: orchestrator --run {state.run_id} unpause"
         case "budget":
             budget, spent = state.settings.budget_usd or 0.0, state.totals.cost_usd
             return (
                 f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
-                f"another stage; raise it: orchestrator --run {state.run_id} set budget_usd USD"
+                f"another stage; raise it, here to {2 * budget:g}: "
+                f"orchestrator --run {state.run_id} unpause --raise-budget {2 * budget:g}"
             )
         case _:
             return stalled

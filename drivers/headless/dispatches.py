@@ -83,14 +83,19 @@ class Dispatches:
         if self._tidying is not None:
             self._tidying.start_soon(self._tidy, worktree, branch)
 
-    def alive(self) -> dict[str, str]:
+    def alive(self) -> list[dict[str, object]]:
         """Who is out, and until when at most: for the narration."""
         state, now = self._run.state, self._outside.host.now()
-        return {
-            str(task_id): f"pid {self._pids.get(task_id, '?')}, {lease.stage}, ends within "
-            f"{max(0.0, lease.dispatched_at + lease.timeout_s - now):.0f} s"
+        return [
+            {
+                "task": task_id,
+                "stage": lease.stage,
+                "pid": self._pids.get(task_id),
+                "by": "hand" if lease.is_interactive else None,
+                "ends_within_s": f"{max(0.0, lease.dispatched_at + lease.timeout_s - now):.0f}",
+            }
             for task_id, lease in state.in_flight.items()
-        }
+        ]
 
     # -- one dispatch -----------------------------------------------------------------------
 

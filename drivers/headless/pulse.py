@@ -5,6 +5,7 @@ from orchestrator.core.capacity import Capacity
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.state import RunState
+from orchestrator.views.driver_log import BY_HAND
 
 
 def pulse_of(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool) -> Pulse:
@@ -15,9 +16,24 @@ def pulse_of(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bo
         dispatchable=state.counts.get(TaskStatus.READY, 0),
         in_flight=tuple(state.in_flight),
         util=capacity.utilization,
-        reason=state.cooldown_reason if due.limited_by == "cooldown" else None,
+        reason=_reason(state, due, is_preparing=is_preparing),
         wait_until=due.wake_at if not state.in_flight else None,
     )
+
+
+def by_hand(state: RunState) -> str:
+    """The tasks that people's hands have, where nothing else is out; "" otherwise."""
+    leases = state.in_flight.values()
+    if not leases or not all(lease.is_interactive for lease in leases):
+        return ""
+    return ", ".join(state.in_flight)
+
+
+def _reason(state: RunState, due: Plan, *, is_preparing: bool) -> str | None:
+    if due.limited_by == "cooldown":
+        return state.cooldown_reason
+    names = "" if is_preparing else by_hand(state)
+    return f"{BY_HAND}{names}" if names else None
 
 
 def _doing(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool) -> DriverState:

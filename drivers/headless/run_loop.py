@@ -24,7 +24,7 @@ from drivers.headless.messages import (
 )
 from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
-from drivers.headless.pulse import pulse_of
+from drivers.headless.pulse import by_hand, pulse_of
 from orchestrator.core.capacity import Capacity, capacity
 from orchestrator.core.decide import decide, give_up
 from orchestrator.core.errors import ExitStatus, StaleReport
@@ -40,7 +40,7 @@ from orchestrator.core.plan import Plan, plan
 from orchestrator.core.recover import Seen, leases_to_look_at, recover
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import Decide, LiveRun
-from orchestrator.ports.execution import ResultSeen, Started
+from orchestrator.ports.execution import Started
 
 LOOK_AGAIN_S = 30.0
 """Wall-clock moments are looked at again this often: a suspended machine must not oversleep."""
@@ -76,6 +76,7 @@ class RunLoop:
         self._capacity = Capacity(limit=0)
         self._closing = Closing()
         self._children_told_to_stop = False
+        self._by_hand = ""
         self._replan()
 
     @property
@@ -258,9 +259,6 @@ class RunLoop:
         match message.observation:
             case Started(shim=shim, child=child):
                 self._dispatches.started(message.out.task_id, (child or shim).pid)
-            case ResultSeen():
-                out = message.out
-                self._audience.say("result seen", task=out.task_id, stage=out.stage)
             case _:
                 pass
 
@@ -310,12 +308,24 @@ class RunLoop:
                 reason=why_stalled(self.state, self._due.stalled), exit_status=ExitStatus.STOPPED
             )
         now = self._outside.host.now()
-        return end_of_waiting(self.state, self._due, now, wait=self._invocation.wait)
+        end = end_of_waiting(self.state, self._due, now, wait=self._invocation.wait)
+        if end is None:
+            self._say_who_is_waited_for(by_hand(self.state))
+        return end
+
+    def _say_who_is_waited_for(self, names: str) -> None:
+        if names and names != self._by_hand:
+            self._audience.say("waiting for results of work by hand", tasks=names)
+        self._by_hand = names
 
     def _signalled(self, number: int) -> None:
+        before = self._closing.how
         self._closing.signalled(number, self.state.settings)
-        if self._closing.how:
-            self._audience.say("interrupted", how=self._closing.how, **self._dispatches.alive())
+        if self._closing.how == before:
+            return
+        self._audience.say(f"interrupted: {self._closing.in_words(self.state.settings)}")
+        for each in self._dispatches.alive():
+            self._audience.say("at work", **each)
 
     async def _listen_to_others(self) -> None:
         while True:

@@ -77,6 +77,8 @@ def _drive(status: Status, drive: str) -> Step:
     match driver.state:
         case "dead":
             how = f"driver {driver.pid} is dead"
+        case "exited" if status.run_state is RunStatus.PAUSED:
+            how = "the driver has ended"  # why, the step before says
         case "exited":
             how = f"the driver has ended ({_short(driver.exit_reason, 60)})"
         case "foreign":

@@ -90,8 +90,9 @@ def driver_line(driver: DriverStatus) -> str:
         case "dead":
             return f"driver   {driver.pid} is dead, without a word; {heard}"
         case "exited":
-            by = f" by {driver.exit_signal}" if driver.exit_signal else ""
-            return f"driver   ended{by}: {driver.exit_reason}"
+            if driver.exit_signal:
+                return f"driver   ended by {driver.exit_signal}"
+            return f"driver   ended: {driver.exit_reason}"
 
 
 def duration(seconds: float) -> str:
@@ -122,7 +123,8 @@ def _headline(status: Status) -> str:
         for state in _URGENT
         if status.counts.get(state)
     )
-    why = f" ({status.reason})" if status.reason else ""
+    reason = (status.reason or "").removeprefix(f"{status.run_state}: ")
+    why = f" ({reason})" if reason else ""
     return f"run {status.run_id}: {status.run_state.replace('_', ' ')}{why}; {counts or 'no tasks'}"
 
 

@@ -43,6 +43,7 @@ async def drive_once(
     *,
     invocation: Invocation | None = None,
     signals: trio.MemoryReceiveChannel[int] | None = None,
+    audience: Quiet | None = None,
 ) -> RunEnd:
     """One driver's life."""
     disk = MemoryDisk(world.file)
@@ -57,7 +58,9 @@ async def drive_once(
         new_session=lambda: SessionId(f"{session_rng.getrandbits(64):x}"),
     )
     try:
-        return await drive_run(run, outside, invocation or Invocation(wait=True), Quiet(), signals)
+        return await drive_run(
+            run, outside, invocation or Invocation(wait=True), audience or Quiet(), signals
+        )
     finally:
         disk.die()
 

@@ -33,7 +33,7 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.settings import Settings
 from tests.simulation.driving import drive_once, entries_of, make_run, task
-from tests.simulation.world import EPOCH, HOST, Script, World, failure, success
+from tests.simulation.world import EPOCH, HOST, Quiet, Script, World, failure, success
 from tests.unit.cli.runs import dispatched
 
 
@@ -207,7 +207,7 @@ async def test_the_second_interrupt_stops_the_children_and_they_are_resumed(
 ) -> None:
     world = world_of(all_succeed)
     world.stage_s_max = 5000.0
-    await make_run(world, [task("a"), task("b")])
+    await make_run(world, [task("event"), task("b")])  # a name that must not be taken for ours
     send, receive = trio.open_memory_channel[int](2)
     async with trio.open_nursery() as nursery:
 
@@ -218,9 +218,18 @@ async def test_the_second_interrupt_stops_the_children_and_they_are_resumed(
             await send.send(signal.SIGINT)
 
         nursery.start_soon(strike)
-        end = await drive_once(world, signals=receive)
+        heard = Quiet()
+        end = await drive_once(world, signals=receive, audience=heard)
     assert end.exit_status == 130
     assert world.running() == []
+    told = [event for event, _ in heard.said if event.startswith("interrupted")]
+    assert told == [
+        "interrupted: waiting up to 10 s for results; Ctrl-C again stops them all",
+        "interrupted: stopping what is at work; the next run-headless resumes it",
+    ]
+    at_work = [values for event, values in heard.said if event == "at work"]
+    assert [values["task"] for values in at_work] == ["event", "b"] * 2
+    assert all(values["pid"] and values["stage"] for values in at_work)
     again = [
         e.event.outcome
         for e in await entries_of(world)
@@ -243,9 +252,12 @@ async def test_what_is_done_by_hand_is_waited_for_as_long_as_its_time(
         dispatched("a", "interactive:claude"), host=HOST, timeout_s=9000.0
     )
     await make_run(world, [task("a"), by_hand, task("b", pipeline=Pipeline.MICRO)])
-    end = await drive_once(world, invocation=Invocation(wait=wait))
+    heard = Quiet()
+    end = await drive_once(world, invocation=Invocation(wait=wait), audience=heard)
     state = replay(await entries_of(world))
     assert end.exit_status == exit_status
+    told = [values for event, values in heard.said if event.startswith("waiting for")]
+    assert told == ([{"tasks": "a"}] if wait else [])
     assert by_hand.work_item_id in end.reason
     assert trio.current_time() >= after_s
     assert state.tasks[TaskId("b")].status is TaskStatus.COMPLETED

@@ -232,6 +232,7 @@ class Quiet:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.said: list[tuple[str, dict[str, object]]] = []
 
     def changed(self) -> None:
         pass
@@ -240,4 +241,4 @@ class Quiet:
         self.entries.append(entry)
 
     def say(self, event: str, **values: object) -> None:
-        pass
+        self.said.append((event, values))

@@ -18,9 +18,13 @@ from drivers.headless.heartbeat import (
     heartbeat,
     started,
 )
+from drivers.headless.pulse import pulse_of
+from orchestrator.core.capacity import Capacity
 from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.events import KnownEvent
+from orchestrator.core.plan import plan
 from orchestrator.core.settings import Settings
-from tests.unit.cli.runs import HOST
+from tests.unit.cli.runs import HOST, added, dispatched, run_of
 
 IDLE = Pulse(
     state=DriverState.WAITING_ON_CHILDREN,
@@ -183,3 +187,19 @@ def test_a_beat_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> N
     driver.log.close()
     driver.heart.stop("done")
     assert len(driver.faults) == 1
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ([dispatched("A", "interactive:claude")], "by hand: A"),
+        ([dispatched("A", "interactive:claude"), dispatched("B")], None),
+        ([dispatched("A")], None),
+    ],
+)
+def test_a_driver_says_whom_it_waits_for(out: list[KnownEvent], reason: str | None) -> None:
+    state = run_of(added("A"), added("B"), *out)
+    capacity = Capacity(limit=1)
+    due = plan(state, now=100.0, capacity=capacity)
+    assert pulse_of(state, due, capacity, is_preparing=False).reason == reason
+    assert pulse_of(state, due, capacity, is_preparing=True).reason is None

@@ -3,6 +3,7 @@
 import shlex
 from typing import get_args
 
+import msgspec
 import pytest
 
 from orchestrator.core.events import (
@@ -18,7 +19,7 @@ from orchestrator.core.events import (
 from orchestrator.core.model import Stage, TaskId, Window
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import DriverStatus
-from orchestrator.views.text import TASKS_SHOWN_MAX, duration, status_text
+from orchestrator.views.text import TASKS_SHOWN_MAX, driver_line, duration, status_text
 from orchestrator.views.timeline import TEXTS, activity, activity_line
 from tests.unit.journal.events import NOW, added, dispatched, recorded
 from tests.unit.views.test_status import DEAD, LIVE, run, status, whole_task
@@ -119,3 +120,19 @@ def test_an_event_is_one_line() -> None:
     assert len(line(RunPaused(reason="a" * 1000))) < 200
     assert line(Unknown(type="x")) == "-             x (of a newer version)"
     assert line(WindowObserved(windows=())) == ""
+
+
+def test_what_has_been_said_is_not_said_twice() -> None:
+    signalled = DriverStatus(state="exited", exit_signal="SIGINT", exit_reason="signal SIGINT")
+    assert driver_line(signalled) == "driver   ended by SIGINT"
+    ended = DriverStatus(state="exited", exit_reason="paused: lunch; go on: orchestrator unpause")
+    text = status_text(status(run(added("T1"), RunPaused(reason="lunch")), ended))
+    assert text.startswith("run r1: paused (lunch); 1 ready\n")
+    assert "the driver has ended; drive the run" in text
+
+
+def test_a_driver_that_waits_for_hands_waits_for_no_children() -> None:
+    by_hand = msgspec.structs.replace(
+        LIVE, last_state="waiting_on_children", waits_for="by hand: T1"
+    )
+    assert driver_line(by_hand).startswith("driver   7: waiting (by hand: T1); heard")
