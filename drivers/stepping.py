@@ -14,14 +14,19 @@ from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, make_errand, verify
 from drivers.wiring_cli import driver_now
 from orchestrator.core.decide import decide
-from orchestrator.core.errors import Refused
-from orchestrator.core.events import KnownEvent, LeaseSuperseded, ResultRejected, RunFinalized
+from orchestrator.core.errors import OrchestratorError, Refused
+from orchestrator.core.events import (
+    KnownEvent,
+    LeaseSuperseded,
+    ResultRejected,
+    RunFinalized,
+    StageRecorded,
+)
 from orchestrator.core.model import (
     CallCost,
     Cause,
     Ending,
     Mode,
-    Outcome,
     Report,
     ResultStatus,
     StageResult,
@@ -90,16 +95,19 @@ async def record_result(run: LiveRun, store: RunStore, result: StageResult) -> d
         if lease is None or reason:
             await _reject(run, outside, result, reason)
             raise Refused(reason)
-        outcome = await _record(run, outside, lease, _ending_of(result, lease, outside))
+        recorded = await _record(run, outside, lease, _ending_of(result, lease, outside))
         await _finalize_if_settled(run, outside)
         task = run.state.tasks[result.task_id]
+        kept = await _tidy(run.state, outside, task, lease.worktree)
         return {
             "task_id": task.id,
-            "outcome": outcome,
+            "outcome": recorded.outcome if recorded else None,
+            **({"reason": _why(recorded)} if recorded and recorded.cause else {}),
             "task_state": task.status,
             "stage": task.stage,
             "attempt": task.attempt,
             "run_state": run.state.status,
+            **({"worktree_kept": kept} if kept else {}),
         }
 
 
@@ -166,11 +174,28 @@ async def _finish(run: LiveRun, outside: Outside, lease: Lease) -> None:
     await _record(run, outside, lease, ending)
 
 
-async def _record(run: LiveRun, outside: Outside, lease: Lease, ending: Ending) -> Outcome | None:
+async def _record(
+    run: LiveRun, outside: Outside, lease: Lease, ending: Ending
+) -> StageRecorded | None:
     out = Dispatched.of(run.state, lease)
     report: Report = await verify(out, ending, outside.workspace)
     entries = await _commit(run, outside, lambda state: decide(state, report, outside.host.now()))
-    return next((e.event.outcome for e in entries if hasattr(e.event, "outcome")), None)
+    return next((e.event for e in entries if isinstance(e.event, StageRecorded)), None)
+
+
+def _why(recorded: StageRecorded) -> str:
+    """Why it did not succeed: the cause, and what is wrong in words."""
+    return f"{recorded.cause}: {recorded.error}" if recorded.error else f"{recorded.cause}"
+
+
+async def _tidy(state: RunState, outside: Outside, task: TaskState, worktree: str) -> str:
+    """Remove a completed task's worktree, as a driver does.  Why it is kept; "" otherwise."""
+    if task.status is not TaskStatus.COMPLETED or state.settings.keep_worktrees:
+        return ""
+    try:
+        return await outside.workspace.remove_if_safe(worktree, task.branch)
+    except (OSError, OrchestratorError) as problem:
+        return f"{worktree} is kept: {problem}"
 
 
 async def _reject(run: LiveRun, outside: Outside, result: StageResult, reason: str) -> None:

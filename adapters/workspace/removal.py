@@ -1,10 +1,11 @@
 """Remove a completed task's worktree, when nothing would be lost.
 
 Invariant: all that is in a removed worktree, other than files its ignore rules name, is
-on the branch.  In doubt it is kept.
+on the branch.  In doubt it is kept.  The directory of a run's worktrees goes with the last.
 """
 
 import os
+from contextlib import suppress
 
 from adapters.workspace.invoke import shown
 from adapters.workspace.repository import Repository
@@ -26,6 +27,9 @@ def remove_if_safe(repository: Repository, path: str, branch: str) -> str:
         answer = repository.git.ask("worktree", "remove", path)
         if answer.status and "containing submodules" in answer.stderr:  # all of them empty
             answer = repository.git.ask("worktree", "remove", "--force", path)
+        if answer.status == 0 and os.path.dirname(path) != repository.root:
+            with suppress(OSError):  # others stand in it
+                os.rmdir(os.path.dirname(path))
     return "" if answer.status == 0 else f"{path} is kept: {answer.stderr.strip()}"
 
 

@@ -9,7 +9,8 @@ import msgspec
 
 from drivers.cli.context import Context
 from orchestrator.core.errors import ExitStatus, Refused, Usage
-from orchestrator.core.model import ResultStatus, StageResult
+from orchestrator.core.model import ResultStatus, Stage, StageResult
+from orchestrator.core.words import nearest
 
 if TYPE_CHECKING:
     from orchestrator.journal.live import LiveRun
@@ -55,12 +56,28 @@ def _read(path: str) -> bytes:
 
 def _parse(data: bytes, path: str) -> StageResult:
     try:
-        result = msgspec.json.decode(data, type=StageResult)
+        written = msgspec.json.decode(data)
+        if isinstance(written, dict) and (mistake := _mistake(written)):
+            raise Refused(f"{path} is no stage result: {mistake}")
+        result = msgspec.convert(written, StageResult)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Refused(f"{path} is no stage result: {error}") from error
     if result.status is not ResultStatus.SUCCESS and not result.error:
         raise Refused(f"{path} is no stage result: a {result.status} needs an `error`")
     return result
+
+
+def _mistake(written: dict[str, Any]) -> str:
+    """What a person has probably misspelled; "" where every name is known."""
+    known = StageResult.__struct_fields__
+    for key in written:
+        if key not in known:
+            near = " (did you mean work_item_id?)" if key == "id" else nearest(key, known)
+            return f"it has no key {key!r}{near}; `schema stage_result` has them all"
+    for key, kind in (("status", ResultStatus), ("stage", Stage)):
+        if key in written and written[key] not in list(kind):
+            return f"{key} is one of {', '.join(kind)}, not {written[key]!r}"
+    return ""
 
 
 def _text(outcome: dict[str, Any]) -> str:

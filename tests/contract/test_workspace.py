@@ -73,7 +73,7 @@ class GitBench:
     def __init__(self, tmp_path: Path) -> None:
         self._repo = Repo(tmp_path / "repo", FILES)
         self.workspace: Workspace = GitWorkspace(self._repo.root, RUN)
-        self.worktree = self._repo.worktree(tmp_path / "T1", BRANCH)
+        self.worktree = self._repo.worktree(tmp_path / "worktrees" / "T1", BRANCH)
         self.start = self._repo.head
 
     def write(self, name: str, data: bytes, *, executable: bool = False) -> None:
@@ -241,3 +241,14 @@ async def test_a_worktree_that_is_gone_is_a_fault_that_names_it(bench: Bench) ->
         await bench.workspace.checkpoint(
             bench.worktree, task_slug="T1", stage=Stage.SCOPE, number=1
         )
+
+
+async def test_the_directory_of_worktrees_goes_with_the_last(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo", FILES)
+    workspace = GitWorkspace(repo.root, RUN)
+    directory = tmp_path / "worktrees"
+    first, last = (repo.worktree(directory / name, f"o/{name}") for name in ("T1", "T2"))
+    assert await workspace.remove_if_safe(first, "o/T1") == ""
+    assert directory.is_dir()
+    assert await workspace.remove_if_safe(last, "o/T2") == ""
+    assert not directory.exists()

@@ -423,12 +423,21 @@ def test_a_result_that_answers_nothing_is_refused_as_json(own: Home, tmp_path: P
     good.write_text(json.dumps(result))
     bad.write_text(json.dumps({**result, "status": "fine"}))
     wordless.write_text(json.dumps({**result, "status": "failure"}))
-    for path in (good, bad, wordless):
+    misspelt, other = tmp_path / "misspelt.json", tmp_path / "other.json"
+    misspelt.write_text(json.dumps({**result, "structured_outputs": {}}))
+    other.write_text(json.dumps({**result, "id": "x"}))
+    for path, told in (
+        (good, "no outstanding dispatch"),
+        (bad, "status is one of success, failure, schema_violation, "),
+        (wordless, "needs an `error`"),
+        (misspelt, "no key 'structured_outputs' (did you mean structured_output?)"),
+        (other, "did you mean work_item_id?"),
+    ):
         done = own.call("--run", "r1", "record", "--result", str(path))
         assert done.returncode == 1
         answer = json.loads(done.stdout)
         assert (answer["ok"], answer["recorded"]) == (False, False)
-        assert answer["reason"]
+        assert told in answer["reason"]
     assert not [event for event in own.events("r1") if event["type"] == "stage_recorded"]
 
 

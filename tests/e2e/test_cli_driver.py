@@ -23,7 +23,7 @@ from orchestrator.core.model import TaskId
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunStore
-from tests.e2e.cli_process import Home, lines, make_home, the_one_line
+from tests.e2e.cli_process import Home, git, lines, make_home, the_one_line
 
 pytestmark = pytest.mark.slow
 
@@ -332,6 +332,53 @@ def test_a_task_is_stepped_by_hand(tmp_path: Path) -> None:
     assert home.events("r1")[-1]["supersedes"] == review["id"]
     audit = home.json("--run", "r1", "status")["events_audit"]
     assert (audit["superseded"], audit["outstanding"], audit["results_rejected"]) == (1, 1, 1)
+
+
+def by_hand(
+    home: Home, output: dict[str, Any], *, hide: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Take the task's next work item and hand this back; what `record` answered."""
+    item = home.json("--run", "r1", "next", "--task", "#12")
+    if hide:
+        git(Path(item["cwd"]), "update-index", "--assume-unchanged", "tasks.toml")
+    if item["stage"] == "implement":
+        Path(item["cwd"], "done.txt").write_text("done\n")
+    same = ("content_hash", "run_id", "task_id", "stage", "attempt")
+    result = {key: item[key] for key in same} | {"work_item_id": item["id"], "status": "success"}
+    path = home.path / "result.json"
+    path.write_text(json.dumps({**result, "structured_output": output, **more}))
+    done = home.call("--run", "r1", "record", "--result", str(path), "--json")
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return {**answer, "cwd": item["cwd"]}
+
+
+WORK = {"summary": "s", "files_changed": ["done.txt"], "notes": ""}
+VERDICT = {"approved": True, "issues": [], "non_blocking": []}
+
+
+@pytest.mark.parametrize("keep", ["", "hidden", "setting"])
+def test_a_task_that_is_completed_by_hand_leaves_no_worktree_but_one_that_holds_more(
+    tmp_path: Path, keep: str
+) -> None:
+    home = scaffold(tmp_path, QUICK, **({"keep_worktrees": "true"} if keep == "setting" else {}))
+    implemented = by_hand(home, WORK)
+    assert "reason" not in implemented
+    worktree = Path(implemented["cwd"])
+    answer = by_hand(home, VERDICT, hide=keep == "hidden")
+    assert (answer["task_state"], answer["run_state"]) == ("completed", "completed")
+    assert worktree.exists() == bool(keep)
+    assert worktree.parent.exists() == bool(keep)
+    assert ("tasks.toml" in answer.get("worktree_kept", "")) == (keep == "hidden")
+
+
+def test_why_a_result_by_hand_is_a_retry_is_told(tmp_path: Path) -> None:
+    home = scaffold(tmp_path, QUICK)
+    answer = by_hand(home, {**WORK, "files_changed": "done.txt"})
+    assert answer["outcome"] == "retry"
+    assert answer["reason"] == "invalid_output: output.files_changed must be array, not string"
+    answer = by_hand(home, WORK, status="failure", error="I could not")
+    assert answer["reason"] == "work_error: I could not"
 
 
 def test_a_task_that_another_was_quicker_to_take_is_refused_and_nothing_breaks(
