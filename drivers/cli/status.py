@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import sys
 
 import msgspec
 
@@ -10,13 +11,15 @@ from drivers.wiring_cli import driver_now, lease_is_alive
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
-from orchestrator.views.status import Status, status_of
+from orchestrator.views.status import Status, TaskRow, status_of
 from orchestrator.views.text import WIDTH, status_text
 
 HELP = """Show a run: its tasks, its driver, what it cost, and whether everything is accounted
 for.  Looking changes nothing."""
 JSON_WHEN_PIPED = True
 
+WIDTH_IN_A_PIPE = 10_000
+"""Nobody's terminal wraps it, and whoever reads it wants the whole reason."""
 WORDED = frozenset({TaskStatus.HELD, TaskStatus.FAILED})
 
 
@@ -41,15 +44,24 @@ def show(ctx: Context, status: Status) -> None:
 
 
 def text_of(ctx: Context, status: Status) -> str:
-    width = shutil.get_terminal_size((WIDTH, 40)).columns
+    is_seen = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size((WIDTH, 40)).columns if is_seen else WIDTH_IN_A_PIPE
     return status_text(status, width=width, program=ctx.program())
 
 
 def without_agent_text(status: Status) -> Status:
-    """What a launching session may be told: why a task failed or is held can be an agent's words,
-    which are for those who ask with ``status``."""
+    """What a launching session may be told: why a model's stage failed or holds its task can be
+    an agent's words, which are for those who ask with ``status``.  Its cause is ours."""
     tasks = tuple(
-        msgspec.structs.replace(task, reason=None) if task.state in WORDED else task
+        msgspec.structs.replace(task, reason=_cause(task)) if _is_worded(task) else task
         for task in status.tasks
     )
     return msgspec.structs.replace(status, tasks=tasks)
+
+
+def _is_worded(task: TaskRow) -> bool:
+    return task.state in WORDED and not task.stage.is_deterministic
+
+
+def _cause(task: TaskRow) -> str | None:
+    return task.cause and f"{task.stage}: {task.cause}; `status` says more"

@@ -14,7 +14,7 @@ from orchestrator.views.status import Cost, EventsAudit, Status, TaskRow
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
 WRAPPED_CHARACTERS_MAX = 600
-REMARK_CHARACTERS_MAX = 1000
+REMARK_CHARACTERS_MAX = 4000
 
 _URGENT = (
     TaskStatus.RUNNING,

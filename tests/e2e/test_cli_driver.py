@@ -150,8 +150,30 @@ def test_a_run_with_a_failed_task_ends_with_6(tmp_path: Path) -> None:
     done = home.orchestrator("--run", "r1", "run-headless", "--wait")
     assert done.returncode == 6, done.stderr
     assert json.loads(done.stdout)["run_state"] == "failed"
+    (task,) = json.loads(done.stdout)["tasks"]
+    assert (task["cause"], task["reason"]) == (
+        "no_change",
+        "implement: no_change; `status` says more",
+    )
     said = done.stdout + done.stderr + (home.store("r1") / "driver.log").read_text()
     assert "agents-own-words" not in said
+
+
+def test_why_a_stage_without_a_model_failed_is_told_at_the_end_and_not_cut(tmp_path: Path) -> None:
+    home = make_home(tmp_path, tasks=TASK, scenario=QUICK)
+    with (home.repository / ".orchestrator" / "project.toml").open("a") as file:
+        file.write(f'[commands]\ninstall = ["sh", "-c", "echo {"long " * 40}end; exit 7"]\n')
+    git(home.repository, "commit", "-qam", "install")
+    home.json("--run", "r1", "init-run", "--lane", "micro")
+    home.json("--run", "r1", "add-task", "--all")
+    home.json("--run", "r1", "set", "infrastructure_retries_max", "0")
+    done = home.orchestrator("--run", "r1", "run-headless", "--wait", "--text")
+    assert done.returncode == 6, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("#12 ")]
+    assert "7" in row
+    assert "…" not in row
+    status = home.orchestrator("--run", "r1", "status", "--text")
+    assert row in status.stdout.splitlines()
 
 
 def test_a_detached_driver_is_out_of_the_launchers_reach(
