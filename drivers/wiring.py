@@ -11,7 +11,8 @@ from typing import Any
 from adapters.execution.claude.environment import secret_values
 from adapters.execution.claude.lane import ClaudeLane
 from adapters.execution.claude.schema import misfit
-from adapters.execution.executor import Lane, SupervisedExecutor
+from adapters.execution.executor import SupervisedExecutor
+from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
 from adapters.host.local import LocalHost
 from adapters.host.watcher import FileWatcher

@@ -12,14 +12,14 @@ import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
 
 from adapters.execution.guard import Guard, Legible, Linger
+from adapters.execution.lanes import Lane
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
 from adapters.execution.supervise import Supervisor
 from adapters.execution.tail import Tail
@@ -39,7 +39,6 @@ from orchestrator.core.model import (
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import Lease
 from orchestrator.ports.execution import (
-    Observation,
     Observe,
     ResultSeen,
     Seen,
@@ -63,52 +62,6 @@ STOP_PAUSE_S = 0.25
 
 StemOf = Callable[[str, Stage, int, int], Path]
 """(task slug, stage, attempt, dispatch) -> the path that the dispatch's files begin with."""
-
-
-@dataclass(frozen=True)
-class Command:
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    """The complete environment; the supervisor adds its tags."""
-    cwd: str
-    stdin: Path
-
-
-@dataclass(frozen=True)
-class StartAgain:
-    """The dispatch is to be started once more, the other way."""
-
-    reason: str
-
-
-class Reader(Protocol):
-    """Makes sense of a child's stream; no I/O, and bounded memory whatever comes in."""
-
-    def feed(self, data: bytes) -> tuple[Observation, ...]: ...
-
-    def close(self) -> None:
-        """End of the stream: a torn last line is dropped and counted."""
-        ...
-
-
-class Lane(Protocol):
-    def command(self, work: WorkItem, prompt_file: Path, *, again: bool) -> Command:
-        """What to run.  ``again``: the other way than the first time."""
-        ...
-
-    def reader(self, work: WorkItem) -> Reader: ...
-
-    def conclude(
-        self,
-        work: WorkItem,
-        reader: Reader,
-        exit: ChildExit,  # noqa: A002
-        stderr_tail: str,
-        *,
-        again: bool,
-    ) -> Ending | StartAgain:
-        """How it ended.  Never raises for anything that a child can do."""
-        ...
 
 
 class SupervisedExecutor:

@@ -10,7 +10,8 @@ import msgspec
 import psutil
 import trio
 
-from adapters.execution.executor import Command, Reader, StartAgain, SupervisedExecutor
+from adapters.execution.executor import SupervisedExecutor
+from adapters.execution.lanes import Command, Reader, StartAgain
 from adapters.host.local import LocalHost
 from adapters.host.watcher import FileWatcher
 from orchestrator.core.model import (

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import trio
 
-from adapters.execution.executor import Command, Lane, Reader, StartAgain, SupervisedExecutor
+from adapters.execution.executor import SupervisedExecutor
+from adapters.execution.lanes import Command, Lane, Reader, StartAgain
 from adapters.execution.stems import Stem
 from adapters.host import processes
 from adapters.host.local import LocalHost

@@ -56,6 +56,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ("--run r2 init-run --budget-usd lots", 2, "a number"),
         ("--run a/b init-run", 2, "a/b"),
         ("schema evnt", 2, "did you mean event?"),
+        ("schema nope", 2, "there are cost_row, "),
+        ("--run status", 2, "--run has no value, or no command follows: --run VALUE status …"),
+        ("--run --json status", 2, "--run has no value before --json"),
+        ("--run", 2, "--run has no value"),
+        ("status --run", 2, "--run has no value; see"),
     ],
 )
 def test_a_mistake_is_one_line_and_changes_nothing(
@@ -450,3 +455,55 @@ def test_a_run_keeps_its_project(own: Home, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "leave --project out" in the_one_line(done)
     assert len(lines(own.store("r1") / "events.jsonl")) == 1
+
+
+def test_an_unpaused_run_that_nobody_drives_is_said_to_be_so(own: Home) -> None:
+    own.json("--run", "r1", "init-run")
+    own.json("--run", "r1", "add-task", "--all")
+    own.json("--run", "r1", "pause")
+    done = own.call("--run", "r1", "unpause")
+    assert "nobody drives it" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("--run r1 run-headless --wait")
+    assert own.json("--run", "r1", "unpause")["next"] == done.stdout.splitlines()[-1]
+    own.json("--run", "hands", "init-run", "--mode", "interactive")
+    assert "run-headless" not in own.call("--run", "hands", "unpause").stdout
+
+
+def test_a_file_without_tasks_is_told_with_the_form_of_one(own: Home) -> None:
+    file = own.repository / "tasks.toml"
+    file.write_text("# none yet\n")
+    own.json("--run", "r1", "init-run")
+    told = own.call("--run", "r1", "add-task", "--all").stderr
+    assert f"{file} has no tasks; one is [[task]], and below it id = " in told
+    file.write_text('[[task]]\nid = "T1"\ntitle = "a"\ndone = true\n')
+    told = own.call("--run", "r1", "add-task", "--all").stderr
+    assert "in the run already, or done" in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "told"),
+    [
+        ('source = "local"', 'source = "github"', 1, "github"),
+        ('path = "tasks.toml"', 'path = "gone.toml"', 2, "gone.toml does not exist"),
+    ],
+)
+def test_a_run_is_not_made_on_a_task_source_that_cannot_be_opened(
+    own: Home, old: str, new: str, status: int, told: str
+) -> None:
+    file = own.repository / ".orchestrator" / "project.toml"
+    file.write_text(file.read_text().replace(old, new))
+    done = own.call("--run", "r1", "init-run")
+    assert done.returncode == status
+    assert told in the_one_line(done)
+    assert not list((own.path / "home").rglob("events.jsonl"))
+
+
+def test_why_there_is_nothing_to_do_by_hand_is_told(own: Home) -> None:
+    own.json("--run", "r1", "init-run")
+    own.json("--run", "r1", "add-task", "--all")
+    done = own.call("--run", "r1", "next", "--task", "B", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, None)
+    assert "note: B waits for #12" in done.stderr
+    own.json("--run", "r1", "abandon", "#12")
+    done = own.call("--run", "r1", "next", "--task", "#12", "--json")
+    assert "note: #12 is rejected: `requeue #12` does it again" in done.stderr

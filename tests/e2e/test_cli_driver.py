@@ -300,12 +300,16 @@ def test_tail_follows_a_task_to_its_end(tmp_path: Path) -> None:
         cwd=home.repository,
         env=home.environment(),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
+    assert tail.stderr is not None
+    noted = [tail.stderr.readline() for _ in range(2)]
+    assert noted[1].startswith("note: no driver is live: ")
     assert home.orchestrator("--run", "r1", "run-headless", "--wait").returncode == 0
-    said, _ = tail.communicate(timeout=60)
+    said, more = tail.communicate(timeout=60)
     assert tail.returncode == 0
+    assert "no driver is live" not in more
     stages = re.findall(r"^--- (\w+)-attempt1$", said, re.MULTILINE)
     assert stages[-1] == "review"
     assert "= success" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from adapters.execution.executor import Command, Reader
+from adapters.execution.lanes import Command, Reader
 from adapters.execution.tail import CHUNK_BYTES
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import Cause, ChildExit, Ending, ResultStatus, WorkItem

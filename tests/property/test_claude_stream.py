@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters.execution.claude.classify import Verdict
 from adapters.execution.claude.stream import ClaudeReader, Seen
-from adapters.execution.executor import StartAgain
+from adapters.execution.lanes import StartAgain
 from orchestrator.core.model import ChildExit, ResultStatus, Stage
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from tests.unit.claude.recorded import NAMES, init, judged, line, recording, reply, seen_in

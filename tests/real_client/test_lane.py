@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from adapters.execution.claude.lane import ClaudeLane
-from adapters.execution.executor import StartAgain
+from adapters.execution.lanes import StartAgain
 from orchestrator.core.model import (
     Cause,
     ChildExit,

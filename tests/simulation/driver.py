@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import trio
 
 from adapters.execution.claude.lane import ClaudeLane
-from adapters.execution.executor import Lane, SupervisedExecutor
+from adapters.execution.executor import SupervisedExecutor
+from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
 from drivers.headless.lock import the_only_driver
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.execution.shim import Value, to_json, write_record
+from adapters.execution.shim_record import Value, to_json, write_record
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

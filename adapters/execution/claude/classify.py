@@ -16,7 +16,7 @@ from adapters.execution.claude import limits, verdicts, wire
 from adapters.execution.claude.schema import misfit
 from adapters.execution.claude.stream import Result, Seen
 from adapters.execution.claude.verdicts import Means
-from adapters.execution.executor import StartAgain
+from adapters.execution.lanes import StartAgain
 from orchestrator.core.model import Cause, ChildExit, ResultStatus
 
 _REFUSED_TO_START = frozenset({1, 2})

@@ -12,7 +12,7 @@ from adapters.execution.claude.command import argv_of
 from adapters.execution.claude.environment import child_environment, read_oauth_token
 from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
 from adapters.execution.claude.wire import mapping, one_line
-from adapters.execution.executor import Command, Reader, StartAgain
+from adapters.execution.lanes import Command, Reader, StartAgain
 from adapters.execution.stall import Told
 from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem, WorkItemId
 from orchestrator.core.settings import Project

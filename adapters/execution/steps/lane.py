@@ -11,7 +11,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
-from adapters.execution.executor import Command, Reader, StartAgain
+from adapters.execution.lanes import Command, Reader, StartAgain
 from adapters.execution.lines import LineSplitter
 from adapters.execution.steps.environment import for_commands
 from orchestrator.core.model import Cause, ChildExit, Ending, ResultStatus, WorkItem

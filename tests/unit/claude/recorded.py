@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from adapters.execution.claude.classify import Ended, Verdict, classify
 from adapters.execution.claude.stream import ClaudeReader, Seen
-from adapters.execution.executor import StartAgain
+from adapters.execution.lanes import StartAgain
 from orchestrator.core.model import ChildExit
 
 STREAMS = Path(__file__).parents[2] / "data" / "claude-streams"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from adapters.execution.claude.classify import Verdict
-from adapters.execution.executor import StartAgain
+from adapters.execution.lanes import StartAgain
 from orchestrator.core.model import Cause, ResultStatus
 from tests.unit.claude.recorded import NAMES, judged, recording, verdict
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from adapters.execution.claude.lane import ClaudeLane, another_model
-from adapters.execution.executor import Command, StartAgain
+from adapters.execution.lanes import Command, StartAgain
 from orchestrator.core.model import (
     Cause,
     ChildExit,

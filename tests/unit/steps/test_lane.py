@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.execution.executor import Lane
+from adapters.execution.lanes import Lane
 from adapters.execution.steps import result
 from adapters.execution.steps.lane import LINE_BYTES_MAX, StepsLane, StepsReader
 from orchestrator.core.model import (
