@@ -2,12 +2,14 @@
 
 import argparse
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drivers.cli.context import Context
 from drivers.wiring_cli import open_task_source
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.model import Pipeline, TaskId
+from orchestrator.core.settings import Project
 from orchestrator.core.state import RunState
 from orchestrator.core.steer import NewTask, add_tasks
 from orchestrator.ports.tasks import SourceTask, TaskSource
@@ -61,7 +63,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
 
     state, tasks = ctx.with_run(add)
     if not tasks:
-        ctx.note("nothing to add: what there is, is in the run already, or done")
+        ctx.note(_why_none(state.project, by_label=bool(args.label) and not args.all))
     for missing in sorted(state.missing):
         ctx.note(f"{missing} is waited for, and not in the run: add it too")
     rows = [_row(state, task.id) for task in tasks]
@@ -70,6 +72,16 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         result = {**rows[0], **result}
     ctx.result(result, "\n".join(_line(row) for row in rows))
     return 0
+
+
+def _why_none(project: Project, *, by_label: bool) -> str:
+    if open_task_source(project).all():
+        which = "of that label " if by_label else ""
+        return f"nothing to add: what there is {which}is in the run already, or done"
+    return (
+        f"nothing to add: {Path(project.root, project.tasks.path)} has no tasks; one is"
+        ' [[task]], and below it id = "T1", title = "…", body = "…"'
+    )
 
 
 def _named(source: TaskSource, named: Sequence[str]) -> list[SourceTask]:

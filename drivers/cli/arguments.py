@@ -18,12 +18,14 @@ def split(argv: Sequence[str]) -> tuple[Verb | None, list[str]]:
 
     None: there is no command, and help was asked for.
     """
-    skip = False
+    wants_value = ""
     for at, word in enumerate(argv):
-        if skip:
-            skip = False
+        if wants_value:
+            if word.startswith("-"):
+                raise Usage(f"{wants_value} has no value before {word}")
+            wants_value = ""
         elif word in GLOBAL_WITH_VALUE:
-            skip = True
+            wants_value = word
         elif word in ("-h", "--help", "--version"):
             return None, list(argv)
         elif word.startswith("-"):
@@ -35,6 +37,11 @@ def split(argv: Sequence[str]) -> tuple[Verb | None, list[str]]:
                 )
         else:
             return find(word), [*argv[:at], *argv[at + 1 :]]
+    if wants_value:
+        raise Usage(f"{wants_value} has no value")
+    if argv and argv[-1] in VERBS:
+        option = argv[-2]
+        raise Usage(f"{option} has no value, or no command follows: {option} VALUE {argv[-1]} …")
     raise Usage("which command? see `orchestrator --help`")
 
 

@@ -106,6 +106,6 @@ def _text(proposal: Proposal, wrote: list[Path]) -> str:
             f"  look {PROJECT_FILE} over, above all the commands",
             f"  write tasks into {proposal.tasks_path}; commit both",
             "  orchestrator doctor",
-            "  orchestrator init-run",
+            "  orchestrator --run NAME init-run",
         ]
     )

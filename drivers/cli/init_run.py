@@ -7,7 +7,12 @@ from pathlib import Path
 import msgspec
 
 from drivers.cli.context import Context
-from drivers.wiring_cli import inspect_repository, load_project, project_notes
+from drivers.wiring_cli import (
+    inspect_repository,
+    load_project,
+    open_task_source,
+    project_notes,
+)
 from orchestrator.core.events import RunCreated
 from orchestrator.core.model import Mode, Pipeline
 from orchestrator.core.options import changes_of, described
@@ -42,6 +47,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             written[key] = getattr(args, key)
     settings = msgspec.convert(changes_of(Settings(), written), Settings)
     project = load_project(ctx.project, Path.cwd())
+    open_task_source(project)  # the run keeps its project: a wrong one could never be mended
     now = ctx.now()
     day = time.strftime("%Y-%m-%d", time.localtime(now))
     ctx.run_id = ctx.run_id or _unused_id(ctx, project, day)

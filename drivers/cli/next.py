@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 from drivers.cli.context import Context
 from drivers.cli.parser import NotBuilt
 from orchestrator.core import steer
+from orchestrator.core.model import TaskStatus
+from orchestrator.views.status import clock, run_reason
 
 if TYPE_CHECKING:
     from orchestrator.core.model import WorkItem
+    from orchestrator.core.state import RunState, TaskState
     from orchestrator.journal.live import LiveRun
     from orchestrator.journal.store import RunStore
 
@@ -30,13 +33,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, ctx: Context) -> int:
     from drivers.stepping import next_work_item
 
-    async def take(run: "LiveRun", store: "RunStore") -> "WorkItem | None":
+    async def take(run: "LiveRun", store: "RunStore") -> "tuple[WorkItem | None, RunState]":
         task = steer.find_task(run.state, args.task)
-        return await next_work_item(run, store, task.id, resume=args.resume)
+        return await next_work_item(run, store, task.id, resume=args.resume), run.state
 
-    item = ctx.with_run(take)
+    item, state = ctx.with_run(take)
+    if item is None:
+        ctx.note(_why_none(state, steer.find_task(state, args.task), ctx.now()))
     ctx.result(item, _text(item, args.task))
     return 0
+
+
+def _why_none(state: "RunState", task: "TaskState", now: float) -> str:
+    match task.status:
+        case TaskStatus.WAITING:
+            return f"{task.id} waits for {', '.join(sorted(task.unmet))}"
+        case TaskStatus.COOLING if task.not_before is not None:
+            return f"{task.id} is not to start before {clock(task.not_before)}"
+        case TaskStatus.READY | TaskStatus.COOLING:
+            return f"{task.id} is {task.status}, and the run is {run_reason(state, now)}"
+        case _:
+            return f"{task.id} is {task.status}: `requeue {task.id}` does it again"
 
 
 def _text(item: "WorkItem | None", task: str) -> str:

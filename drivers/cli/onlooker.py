@@ -58,13 +58,11 @@ class GrowingFile:
         self._offset = 0
         self._rest = b""
         self._too_long = False
-
-    @property
-    def is_new(self) -> bool:
-        """Nothing of it has been read."""
-        return self._offset == 0
+        self.is_new = True
+        """Nobody has asked for its lines yet, of which there may be none for a while."""
 
     def new_lines(self) -> Iterator[bytes]:
+        self.is_new = False
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -92,6 +90,7 @@ class Streams:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._current: GrowingFile | None = None
+        self._seen: set[Path] = set()
 
     def paths(self) -> list[Path]:
         """Oldest first: only the last of them still grows."""
@@ -99,13 +98,13 @@ class Streams:
         return [path for _, path in sorted(found)]
 
     def to_read(self) -> list[GrowingFile]:
-        """The current one, then those that came after it."""
+        """The current one, then those that came after it: each file once, whatever its age."""
         paths = self.paths()
         if self._current is None:
-            later, current = paths[-1:], []
-        else:
-            later = paths[paths.index(self._current.path) + 1 :]
-            current = [self._current]
+            self._seen.update(paths[:-1])
+        current = [self._current] if self._current is not None else []
+        later = [path for path in paths if path not in self._seen]
+        self._seen.update(later)
         files = [*current, *(GrowingFile(path) for path in later)]
         self._current = files[-1] if files else None
         return files

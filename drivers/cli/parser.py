@@ -1,6 +1,7 @@
 """One command's own arguments, and the global options, which may stand before or after it."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ class Parser(argparse.ArgumentParser):
     """Complains by raising, in the words of this program."""
 
     def error(self, message: str) -> NoReturn:
+        message = re.sub(r"^argument (\S+): expected one argument$", r"\1 has no value", message)
         raise Usage(f"{message}; see `{self.prog} --help`")
 
 

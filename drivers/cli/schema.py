@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         return 0
     name = args.name.replace("-", "_")
     if name not in known:
-        raise Usage(f"no schema {args.name!r}{nearest(name, known)}")
+        raise Usage(f"no schema {args.name!r}{nearest(name, known)}; there are {', '.join(known)}")
     ctx.wants_json = True
     ctx.result(known[name], "")
     return 0

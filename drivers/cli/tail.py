@@ -7,14 +7,17 @@ from collections import deque
 from drivers.cli.activity import readable
 from drivers.cli.context import Context
 from drivers.cli.onlooker import GrowingFile, Streams, moments, onlooker
+from drivers.wiring_cli import driver_now
 from orchestrator.core import steer
 from orchestrator.core.errors import Refused
+from orchestrator.journal.store import RunStore
 
 HELP = """Show what a task's agent or command did in its last dispatch, one line each; --follow
 goes on, from stage to stage, until the task has ended.  --json prints the output as it came."""
 
 SHOWN_MAX = 1000
 """Of what is there already when it starts."""
+DRIVER_LOOK_S = 2.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,14 +34,35 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         if not args.follow and not streams.paths():
             raise Refused(f"{task.id} has not been started: it is {task.status}")
         is_first = True
-        for _ in moments():
+        drivers = Drivers(ctx)
+        for now in moments():
             has_ended = steer.find_task(looking.look(), args.task).status.is_terminal
+            if args.follow and not has_ended:
+                drivers.look(store, now)
             for file in streams.to_read():
                 _print(ctx, file, lines_max=SHOWN_MAX if is_first else None)
                 is_first = False
             if has_ended or not args.follow:
                 return 0
     return 0
+
+
+class Drivers:
+    """Says once, and again after a driver has lived, that nothing will come without one."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._look_at = 0.0
+        self._was_alive = True
+
+    def look(self, store: RunStore, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + DRIVER_LOOK_S
+        is_alive = driver_now(store, now).alive
+        if self._was_alive and not is_alive:
+            self._ctx.note(f"no driver is live: {self._ctx.command('run-headless', '--wait')}")
+        self._was_alive = is_alive
 
 
 def _print(ctx: Context, file: GrowingFile, *, lines_max: int | None) -> None:

@@ -4,8 +4,10 @@ import argparse
 from collections.abc import Sequence
 
 from drivers.cli.context import Context
+from drivers.wiring_cli import driver_now
 from orchestrator.core import steer
 from orchestrator.core.events import KnownEvent
+from orchestrator.core.model import Mode
 from orchestrator.core.state import RunState
 
 HELP = """Let a paused run go on.  A driver that waited goes on by itself; one that has returned
@@ -26,12 +28,25 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     state, entries = ctx.commit(decide)
     if not entries:
         ctx.note("it was not paused")
+    is_driven = driver_now(ctx.store(), ctx.now()).alive
+    is_for_hands = state.mode is Mode.INTERACTIVE
+    drive = None if is_driven or is_for_hands else ctx.command("run-headless", "--wait")
     ctx.result(
         {
             "run": state.run_id,
             "run_state": state.status,
             "budget_usd": state.settings.budget_usd,
+            "driver_alive": is_driven,
+            "next": drive,
         },
-        f"run {state.run_id} is {state.status}",
+        _text(state.run_id, drive, is_driven=is_driven),
     )
     return 0
+
+
+def _text(run_id: str, drive: str | None, *, is_driven: bool) -> str:
+    if is_driven:
+        return f"run {run_id} goes on: its driver is live"
+    if drive is None:
+        return f"run {run_id} is not paused"
+    return f"run {run_id} is not paused, and nobody drives it: drive it with\n{drive}"

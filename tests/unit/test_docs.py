@@ -259,12 +259,19 @@ def test_the_task_files_that_are_shown_can_be_read(tmp_path: Path) -> None:
 
 
 def test_the_scenario_that_is_shown_can_be_played(tmp_path: Path) -> None:
-    (tmp_path / "scenario.toml").write_text(blocks(ROOT / "docs" / "rehearsal.md", "toml")[0])
+    (tmp_path / "scenario.toml").write_text(blocks(ROOT / "docs" / "rehearsal.md", "toml")[1])
     loaded = scenario.load(str(tmp_path / "scenario.toml"))
     call = loaded.call(scenario.Who("T1", "implement", 1), 1)
     assert [step.kind for step in call.steps] == ["Read", "Write", "Edit", "Bash"]
     (fault,) = loaded.call(scenario.Who("T2", "scope", 1), 1).faults
     assert fault.name == "rate_limited"
+
+
+def test_the_rehearsal_by_the_project_file_keeps_away_from_real_sessions(tmp_path: Path) -> None:
+    table = "schema = 1\n" + blocks(ROOT / "docs" / "rehearsal.md", "toml")[0]
+    (tmp_path / "project.toml").write_text(table)
+    agent = read_project_file(tmp_path / "project.toml", tmp_path).agent
+    assert set(agent.env) == {"CLAUDE_CONFIG_DIR"}
 
 
 # -- links --------------------------------------------------------------------------------------
