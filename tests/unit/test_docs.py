@@ -268,7 +268,7 @@ def test_the_scenario_that_is_shown_can_be_played(tmp_path: Path) -> None:
 
 
 def test_the_rehearsal_by_the_project_file_keeps_away_from_real_sessions(tmp_path: Path) -> None:
-    table = "schema = 1\n" + blocks(ROOT / "docs" / "rehearsal.md", "toml")[0]
+    table = 'schema = 1\nname = "sample"\n' + blocks(ROOT / "docs" / "rehearsal.md", "toml")[0]
     (tmp_path / "project.toml").write_text(table)
     agent = read_project_file(tmp_path / "project.toml", tmp_path).agent
     assert set(agent.env) == {"CLAUDE_CONFIG_DIR"}
