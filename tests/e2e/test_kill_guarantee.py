@@ -24,6 +24,8 @@ from orchestrator.ports.execution import SeenAlive, SeenDead
 from tests.e2e.cli_process import Home, make_home
 from tests.e2e.supervision import BOUND_S, QUICK, Bench, factory, until, until_there
 
+pytestmark = pytest.mark.slow
+
 WAITS = Settings(interrupt_wait_s=0.4, terminate_wait_s=0.4)
 SLACK_S = 0.1
 PROMISED_S = WAITS.interrupt_wait_s + WAITS.terminate_wait_s + SLACK_S
@@ -440,7 +442,6 @@ def of_run(home: Home) -> list[int]:
     return found
 
 
-@pytest.mark.slow
 def test_a_runs_end_leaves_nobody(tmp_path: Path) -> None:
     home = run_of(tmp_path, DEAF)
     done = home.orchestrator("--run", "r1", "run-headless", "--wait")
@@ -455,7 +456,6 @@ def test_a_runs_end_leaves_nobody(tmp_path: Path) -> None:
     assert recorded["exit"].get("survivors", 0) == 0
 
 
-@pytest.mark.slow
 def test_a_stop_after_the_drivers_death_leaves_nobody(tmp_path: Path) -> None:
     home = run_of(tmp_path, DEAF, '{ name = "hang", after = 0 }')
     argv = [sys.executable, "-m", "orchestrator", "--run", "r1", "run-headless"]

@@ -22,6 +22,8 @@ from orchestrator.core.settings import Settings
 from tests.e2e.cli_process import SOURCE, Home, make_home
 from tests.e2e.supervision import Bench, ScriptLane, until_there
 
+pytestmark = pytest.mark.slow
+
 TASK = '[[task]]\nid = "#12"\ntitle = "First"\nbody = "Do it."\n'
 SHORT = {
     "first_event_s": "5",
@@ -55,7 +57,6 @@ def dispatches(home: Home) -> list[dict[str, Any]]:
     return [event for event in dispatched if event["stage"] == "implement"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "settings", "says"),
     [
@@ -100,7 +101,6 @@ def test_a_child_that_hangs_is_stopped_and_resumed(
     assert json.loads(Path(f"{stem}.exit.json").read_text())["reason"] == "stopped"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "call",
     [
@@ -119,7 +119,6 @@ def test_a_child_that_is_slow_is_left_alone(tmp_path: Path, call: str) -> None:
     assert "stall" not in only["evidence"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

@@ -194,10 +194,8 @@ def _few_descriptors(spare: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.mark.parametrize(
-    "spare",
-    [0, 3, 5, *(pytest.param(spare, marks=pytest.mark.slow) for spare in (1, 2, 4, 6, 7))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("spare", range(8))
 async def test_with_hardly_a_descriptor_left_nothing_runs_unseen(
     tmp_path: Path, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
