@@ -93,6 +93,14 @@ def _text(ctx: Context, path: Path, project: Project, settings: Settings) -> str
 
 
 def shown(value: object) -> str:
-    return (
-        "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    match value:
+        case None | {} | ():
+            return "none"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return ", ".join(f"{key} {each}" for key, each in value.items())
+        case tuple():
+            return ", ".join(str(each) for each in value)
+        case _:
+            return str(value)

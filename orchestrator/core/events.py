@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.core.history import Sample
 from orchestrator.core.model import (
     CallCost,
     Cause,
@@ -49,6 +50,36 @@ class RunCreated(_Event, frozen=True, kw_only=True):
 class SettingsChanged(_Event, frozen=True, kw_only=True):
     changes: dict[str, Any]
     by: str = ""
+    reason: str = ""
+
+
+class TaskChanged(_Event, frozen=True, kw_only=True):
+    """A person steers one task; it holds from its next dispatch."""
+
+    task_id: TaskId
+    changes: dict[str, Any]
+    """Of ``priority``, ``model``, ``effort``, ``budget_usd``, ``paused``; null: as it was made."""
+    by: str = ""
+    reason: str = ""
+
+
+class HistoryLoaded(_Event, frozen=True, kw_only=True):
+    """What past runs of the project took and cost: decisions rest on it, so it is kept."""
+
+    samples: tuple[Sample, ...]
+    runs: int = 0
+
+
+class ForecastMade(_Event, frozen=True, kw_only=True):
+    """What the driver expected when it began: scored when the run has ended."""
+
+    at: float
+    finish_at: tuple[float, float, float]
+    """Epoch seconds: p10, p50, p90."""
+    cost_usd: tuple[float, float, float]
+    """Of the whole run, what was spent before included."""
+    samples: int = 0
+    """How many futures it was read from."""
 
 
 class TaskAdded(_Event, frozen=True, kw_only=True):
@@ -66,6 +97,8 @@ class TaskAdded(_Event, frozen=True, kw_only=True):
     model: str | None = None
     effort: str | None = None
     labels: tuple[str, ...] = ()
+    priority: int = 0
+    budget_usd: float | None = None
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """Fields of the source that mean nothing to us, kept."""
 
@@ -233,6 +266,12 @@ class CooldownStarted(_Event, frozen=True, kw_only=True):
     task_id: TaskId | None = None
 
 
+class CooldownEnded(_Event, frozen=True, kw_only=True):
+    """Another driver's canary found the account open again."""
+
+    reason: str = ""
+
+
 class WindowObserved(_Event, frozen=True, kw_only=True):
     windows: tuple[Window, ...]
     account: str = ""
@@ -289,6 +328,9 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 KnownEvent = (
     RunCreated
     | SettingsChanged
+    | TaskChanged
+    | HistoryLoaded
+    | ForecastMade
     | TaskAdded
     | StageDispatched
     | ChildStarted
@@ -305,6 +347,7 @@ KnownEvent = (
     | TaskAbandoned
     | TaskRequeued
     | CooldownStarted
+    | CooldownEnded
     | WindowObserved
     | BudgetReserved
     | RunPaused

@@ -18,6 +18,9 @@ from orchestrator.core.state import RunState
 FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
     e.SettingsChanged: fold_run.settings_changed,
     e.TaskAdded: fold_tasks.task_added,
+    e.TaskChanged: fold_tasks.task_changed,
+    e.HistoryLoaded: fold_run.history_loaded,
+    e.ForecastMade: fold_run.forecast_made,
     e.StageDispatched: fold_dispatches.stage_dispatched,
     e.ChildStarted: fold_dispatches.child_started,
     e.ChildAdopted: fold_run.nothing,
@@ -33,6 +36,7 @@ FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
     e.TaskAbandoned: fold_tasks.task_abandoned,
     e.TaskRequeued: fold_tasks.task_requeued,
     e.CooldownStarted: fold_run.cooldown_started,
+    e.CooldownEnded: fold_run.cooldown_ended,
     e.WindowObserved: fold_run.window_observed,
     e.BudgetReserved: fold_run.nothing,
     e.RunPaused: fold_run.run_paused,

@@ -12,6 +12,7 @@ from orchestrator.core.events import (
     StageRecorded,
 )
 from orchestrator.core.graph import drop_void
+from orchestrator.core.history import Sample
 from orchestrator.core.model import Cause, Outcome, ResultStatus, Stage, TaskStatus
 from orchestrator.core.sessions import book_call, start_session
 from orchestrator.core.state import Lease, RunState, TaskState
@@ -97,7 +98,10 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         book_call(task, event)
     if event.cost is not None:
         task.cost_usd += event.cost.cost_usd
+        task.stage_usd[event.stage] = task.stage_usd.get(event.stage, 0.0) + event.cost.cost_usd
         state.totals.add(event.stage, event.cost)
+    if event.outcome not in _NO_VERDICT:
+        state.history.add(_sample(event))
     if event.checkpoint is not None:
         task.checkpoints[event.stage] = event.checkpoint
     if event.output is not None:
@@ -112,6 +116,21 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
 
 _PASSING = frozenset({Cause.OUTAGE, Cause.AUTH})
 _MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
+
+
+_NO_VERDICT = frozenset({Outcome.AGAIN})
+
+
+def _sample(event: StageRecorded) -> Sample:
+    cost = event.cost
+    return Sample(
+        stage=event.stage,
+        model="" if event.stage.is_deterministic else event.model,
+        outcome=event.outcome,
+        duration_s=event.exit.duration_s or max(0.0, event.ended_at - event.started_at),
+        cost_usd=cost.cost_usd if cost else 0.0,
+        peak_memory_bytes=event.exit.peak_memory_bytes,
+    )
 
 
 def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:

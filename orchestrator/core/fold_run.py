@@ -5,9 +5,12 @@ import msgspec
 from orchestrator.core.events import (
     BudgetReserved,
     ChildAdopted,
+    CooldownEnded,
     CooldownStarted,
     DriverClaimed,
     Entry,
+    ForecastMade,
+    HistoryLoaded,
     ResultRejected,
     RunFinalized,
     RunPaused,
@@ -67,6 +70,21 @@ def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> N
         state.cooldown_until = event.until
         state.canary = "model"
         state.cooldown_reason = event.reason
+
+
+def cooldown_ended(state: RunState, event: CooldownEnded, entry: Entry) -> None:
+    state.cooldown_until = None
+    state.canary = ""
+    state.probes = 0
+
+
+def history_loaded(state: RunState, event: HistoryLoaded, entry: Entry) -> None:
+    """In place of what was loaded before; this run's own samples stay the newest."""
+    state.history.load(event.samples)
+
+
+def forecast_made(state: RunState, event: ForecastMade, entry: Entry) -> None:
+    state.forecast = state.forecast or event
 
 
 def window_observed(state: RunState, event: WindowObserved, entry: Entry) -> None:

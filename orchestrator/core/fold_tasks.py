@@ -7,11 +7,12 @@ from orchestrator.core.events import (
     Entry,
     TaskAbandoned,
     TaskAdded,
+    TaskChanged,
     TaskFailed,
     TaskHeld,
     TaskRequeued,
 )
-from orchestrator.core.graph import DOOMED, raise_heights
+from orchestrator.core.graph import DOOMED, push_cooling, push_ready, raise_heights
 from orchestrator.core.model import TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.core.transitions import end_lease, make_ready_if_met, require, set_status, task_of
@@ -32,6 +33,8 @@ def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
         model=event.model,
         effort=event.effort,
         labels=event.labels,
+        priority=event.priority,
+        budget_usd=event.budget_usd,
         stage=pipeline.stages[0],
     )
     state.tasks[task.id] = task
@@ -49,6 +52,20 @@ def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
             task.unmet.add(need)
     raise_heights(state, task)
     make_ready_if_met(state, task)
+
+
+def task_changed(state: RunState, event: TaskChanged, entry: Entry) -> None:
+    task = task_of(state, event.task_id)
+    for name, value in event.changes.items():
+        require(name in _CHANGEABLE, f"{name} of a task is changed")
+        setattr(task, name, value)
+    if task.status is TaskStatus.READY:
+        push_ready(state, task)
+    elif task.status is TaskStatus.COOLING:
+        push_cooling(state, task)
+
+
+_CHANGEABLE = frozenset({"priority", "model", "effort", "budget_usd", "paused"})
 
 
 def task_failed(state: RunState, event: TaskFailed, entry: Entry) -> None:
@@ -98,6 +115,9 @@ def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
         model=task.model,
         effort=task.effort,
         labels=task.labels,
+        priority=task.priority,
+        budget_usd=task.budget_usd,
+        paused=task.paused,
         status=task.status,
         stage=task.pipeline.stages[0],
         dispatches=task.dispatches,

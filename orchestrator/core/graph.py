@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from orchestrator.core.model import TaskId, TaskStatus
-from orchestrator.core.state import RunState, TaskState
+from orchestrator.core.state import ReadyItem, RunState, TaskState
 
 HeapItem = TypeVar("HeapItem", bound=tuple[Any, ...])
 
@@ -52,7 +52,8 @@ def raise_heights(state: RunState, task: TaskState) -> None:
 
 
 def push_ready(state: RunState, task: TaskState) -> None:
-    heapq.heappush(state.ready, (-task.height, task.added_seq, task.id))
+    if task.paused is None:
+        heapq.heappush(state.ready, (-task.priority, -task.height, task.added_seq, task.id))
 
 
 def push_cooling(state: RunState, task: TaskState) -> None:
@@ -60,14 +61,20 @@ def push_cooling(state: RunState, task: TaskState) -> None:
         heapq.heappush(state.cooling, (task.not_before, task.id))
 
 
-def is_live_ready(state: RunState, item: tuple[int, int, TaskId]) -> bool:
-    task = state.tasks[item[2]]
-    return task.status is TaskStatus.READY and -item[0] == task.height
+def is_live_ready(state: RunState, item: ReadyItem) -> bool:
+    priority, height, _, task_id = item
+    task = state.tasks[task_id]
+    return (
+        task.status is TaskStatus.READY
+        and task.paused is None
+        and (-priority, -height) == (task.priority, task.height)
+    )
 
 
 def is_live_cooling(state: RunState, item: tuple[float, TaskId]) -> bool:
     task = state.tasks[item[1]]
-    return task.status is TaskStatus.COOLING and item[0] == task.not_before
+    is_cooling = task.status is TaskStatus.COOLING and item[0] == task.not_before
+    return is_cooling and task.paused is None
 
 
 def drop_void(state: RunState) -> None:

@@ -261,6 +261,8 @@ class ChildExit(Record, frozen=True, kw_only=True):
     duration_s: float = 0.0
     descendants_ended: int = 0
     survivors: int = 0
+    peak_memory_bytes: int = 0
+    """Resident, of the child and its descendants together, as far as it was seen; 0: not."""
 
 
 class WorkItem(Record, frozen=True, kw_only=True):

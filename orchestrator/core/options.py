@@ -26,6 +26,16 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "rotations_max": (0, 1000),
     "failing_tasks_max": (1, 1_000_000),
     "budget_usd": (0, 1_000_000),
+    "task_budget_usd": (0, 1_000_000),
+    "spend_ratio_max": (0, 1000),
+    "zero_work_max": (0, 1000),
+    "headroom_share": (0, 0.95),
+    "window_easy_share": (0, 1),
+    "host_children_max": (0, 1000),
+    "child_memory_mb": (1, 1_000_000),
+    "memory_free_min_mb": (0, 10_000_000),
+    "disk_free_min_mb": (0, 10_000_000),
+    "load_per_core_max": (0, 1000),
 }
 """Lowest and highest; for every ``…_s`` that is not named here: 0 to a week."""
 WEEK_S = 7 * 24 * 3600.0

@@ -7,7 +7,7 @@ memory of what it was about to do.  Costs what it starts, never what there is.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from orchestrator.core.budget import Purse
+from orchestrator.core.admission import PASSED_OVER_MAX, Admission, Bar
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.graph import best_first, is_live_cooling, is_live_ready
 from orchestrator.core.model import RunStatus, Stage, TaskId, TaskStatus
@@ -55,7 +55,8 @@ def plan(
     if state.canary and out:
         return Plan(limited_by="canary")
     free = 1 if state.canary else capacity.limit - out
-    starts, limited_by = _starts(state, now, free, preparing)
+    starts, kept_back = _starts(state, now, free, preparing)
+    limited_by, wake_at = kept_back.limited_by, kept_back.wake_at
     if limited_by == "max_concurrent":
         limited_by, wake_at = capacity.limited_by, capacity.wake_at
     wake_at = _earlier(wake_at, _next_cooled(state, now))
@@ -94,29 +95,34 @@ def barred(state: RunState, now: float) -> tuple[str, float | None]:
 
 def _starts(
     state: RunState, now: float, free: int, preparing: Collection[TaskId]
-) -> tuple[tuple[StartStage, ...], str]:
+) -> tuple[tuple[StartStage, ...], Bar]:
+    """What starts, and what keeps the best of the rest from starting."""
     starts: list[StartStage] = []
-    purse = Purse.of(state)
+    admission = Admission.of(state, now)
+    first_bar: Bar | None = None
+    passed_over = 0
     for task in _candidates(state, now):
         if task.id in preparing:
             continue
         if len(starts) >= free:
-            return tuple(starts), "max_concurrent"
-        reservation = None
-        if not task.stage.is_deterministic:
-            if purse.is_empty:
-                return tuple(starts), "budget"
-            reservation = purse.reserve(state.project.stage(task.stage).max_budget_usd)
-        starts.append(
-            StartStage(
-                task_id=task.id,
-                stage=task.stage,
-                attempt=task.attempt,
-                dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
-                max_budget_usd=reservation,
-            )
-        )
-    return tuple(starts), "tasks"
+            return tuple(starts), first_bar or Bar("max_concurrent")
+        match admission.admit(task):
+            case Bar() as bar:
+                first_bar = first_bar or bar
+                passed_over += 1
+                if bar.is_for_all or passed_over >= PASSED_OVER_MAX:
+                    break
+            case granted:
+                starts.append(
+                    StartStage(
+                        task_id=task.id,
+                        stage=task.stage,
+                        attempt=task.attempt,
+                        dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
+                        max_budget_usd=granted.max_budget_usd,
+                    )
+                )
+    return tuple(starts), first_bar or Bar("tasks")
 
 
 def _candidates(state: RunState, now: float) -> Iterator[TaskState]:
@@ -129,9 +135,9 @@ def _candidates(state: RunState, now: float) -> Iterator[TaskState]:
             seen.add(item[1])
             yield state.tasks[item[1]]
     for entry in best_first(state.ready):
-        if is_live_ready(state, entry) and entry[2] not in seen:
-            seen.add(entry[2])
-            yield state.tasks[entry[2]]
+        if is_live_ready(state, entry) and entry[3] not in seen:
+            seen.add(entry[3])
+            yield state.tasks[entry[3]]
 
 
 def _next_cooled(state: RunState, now: float) -> float | None:

@@ -30,6 +30,33 @@ class Settings(Record, frozen=True, kw_only=True):
     storm_tasks_max: int = 3
     """Tasks failing in the same way, not about their work, before the run pauses."""
     budget_usd: float | None = None
+    task_budget_usd: float | None = None
+    """What each task may cost in all its stages; one task's own goes before it."""
+    spend_ratio_max: float = 4.0
+    """The run pauses where its calls cost this many times what was expected; 0: never."""
+    zero_work_max: int = 3
+    """Calls in a row that failed without any work before the run pauses; 0: never."""
+    headroom_share: float = 0.1
+    """Of a usage window, 0 to 1: kept for the human."""
+    window_easy_share: float = 0.7
+    """Of a usage window: up to here the full limit holds, then it falls."""
+    allow_overage: bool = False
+    """Whether to go on where the account pays for use beyond its window."""
+    host_children_max: int = 16
+    """Children of all drivers on this host; 0: not counted."""
+    child_memory_mb: float = 300.0
+    """What a child is expected to need until it is learned."""
+    memory_free_min_mb: float = 500.0
+    """Left free for all else on the host; 0: memory is not looked at."""
+    disk_free_min_mb: float = 500.0
+    """Under the run and under the worktrees; 0: not looked at."""
+    load_per_core_max: float = 8.0
+    """Of the last minute: above it nothing new starts; 0: not looked at."""
+    models: dict[str, str] = msgspec.field(default_factory=dict)
+    """Stage or ``default`` -> model: goes before the project file's."""
+    efforts: dict[str, str] = msgspec.field(default_factory=dict)
+    """Stage or ``default`` -> effort."""
+    paused_lanes: tuple[str, ...] = ()
     retry_delay_s: float = 0.0
     outage_delay_s: float = 60.0
     limit_delay_s: float = 900.0
@@ -78,6 +105,13 @@ class AgentSettings(Record, frozen=True, kw_only=True):
     pass_env: tuple[str, ...] = ()
     env: dict[str, str] = msgspec.field(default_factory=dict)
     oauth_token_file: str = ""
+    account: str = ""
+    """A name for the account that pays; empty: derived from where its login is kept."""
+    billing: str = ""
+    """``subscription`` or ``api_key``: another source stops the run.  Empty: ``api_key`` where
+    ANTHROPIC_API_KEY is handed on, otherwise ``subscription``."""
+    fallback_models: tuple[str, ...] = ()
+    """Taken by the client, in turn, where a model is overloaded."""
 
 
 class GitSettings(Record, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ fold, so that nothing done per event looks at every task.
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.core.events import ForecastMade
+from orchestrator.core.history import History
 from orchestrator.core.model import (
     CallCost,
     Cause,
@@ -26,6 +28,9 @@ from orchestrator.core.model import (
     WorkItemId,
 )
 from orchestrator.core.settings import Project, Settings
+
+ReadyItem = tuple[int, float, int, TaskId]
+"""(-priority, -height, added_seq, id)"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +88,12 @@ class TaskState:
     model: str | None = None
     effort: str | None = None
     labels: tuple[str, ...] = ()
+    priority: int = 0
+    """Higher goes first; a person's word, before the critical path."""
+    budget_usd: float | None = None
+    """Its own, over ``task_budget_usd``."""
+    paused: str | None = None
+    """Why, while a person keeps this task alone from starting."""
 
     status: TaskStatus = TaskStatus.WAITING
     stage: Stage = Stage.INTAKE
@@ -112,8 +123,8 @@ class TaskState:
     """Of the last recorded dispatch; None where that was a success."""
     unmet: set[TaskId] = field(default_factory=set)
     """Dependencies that are not completed."""
-    height: int = 0
-    """Stages on the longest path through its dependents: the priority."""
+    height: float = 0.0
+    """Of the longest path through its dependents: in stages, or in seconds where they are known."""
     branch: str = ""
     worktree: str = ""
     work_session: Session | None = None
@@ -133,6 +144,10 @@ class TaskState:
     """The last structured output of each stage; dropped when the task is done."""
     checkpoints: dict[Stage, Checkpoint] = field(default_factory=dict)
     cost_usd: float = 0.0
+    stage_usd: dict[Stage, float] = field(default_factory=dict)
+    """What each stage has cost in this round."""
+    extensions: int = 0
+    """How often the present attempt has used up what it had reserved."""
     stale: bool = False
     """A dependency was requeued after this task had built on it."""
 
@@ -193,8 +208,8 @@ class RunState:
     """Also of tasks that are not added yet."""
     slugs: dict[str, TaskId] = field(default_factory=dict)
     in_flight: dict[TaskId, Lease] = field(default_factory=dict)
-    ready: list[tuple[int, int, TaskId]] = field(default_factory=list)
-    """A heap of (-height, added_seq, id).  An entry whose task is not READY is void."""
+    ready: list[ReadyItem] = field(default_factory=list)
+    """A heap.  An entry that does not fit its task is void."""
     cooling: list[tuple[float, TaskId]] = field(default_factory=list)
     """A heap of (not_before, id); an entry that does not fit its task is void."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
@@ -219,6 +234,9 @@ class RunState:
     """``drain`` or ``now``; cleared by the next driver's claim."""
     finalized: RunStatus | None = None
     driver: str = ""
+    history: History = field(default_factory=History)
+    forecast: ForecastMade | None = None
+    """The first one since the run was made, or opened again."""
     audit: Counters = field(default_factory=Counters)
     totals: Totals = field(default_factory=Totals)
 

@@ -16,11 +16,14 @@ from orchestrator.core.events import (
     CascadeBlocked,
     ChildAdopted,
     ChildStarted,
+    CooldownEnded,
     CooldownStarted,
     DispatchReclaimed,
     DriverClaimed,
     Entry,
     Event,
+    ForecastMade,
+    HistoryLoaded,
     LeaseSuperseded,
     ResultRejected,
     RetryScheduled,
@@ -35,6 +38,7 @@ from orchestrator.core.events import (
     SupervisorParked,
     TaskAbandoned,
     TaskAdded,
+    TaskChanged,
     TaskFailed,
     TaskHeld,
     TaskRequeued,
@@ -101,6 +105,10 @@ def _again(event: RetryScheduled) -> str:
     return f"again{at}: {event.stage}, attempt {event.attempt}{_because(event.reason)}"
 
 
+def _pairs(changes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in changes.items())
+
+
 def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
 
@@ -111,7 +119,12 @@ def _nothing(_: object) -> None:
 
 TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     RunCreated: lambda e: f"run created for {e.project.name}",
-    SettingsChanged: lambda e: "set " + ", ".join(f"{k} = {v}" for k, v in e.changes.items()),
+    SettingsChanged: lambda e: f"set {_pairs(e.changes)}{_because(e.reason)}",
+    TaskChanged: lambda e: f"set {_pairs(e.changes)}{_because(e.reason)}",
+    HistoryLoaded: _nothing,
+    ForecastMade: lambda e: (
+        f"expected to end by {clock(e.finish_at[1])} (p50), for {e.cost_usd[1]:.2f} USD"
+    ),
     TaskAdded: lambda e: (
         f"added: {e.title}" + (f" (after {', '.join(e.depends_on)})" if e.depends_on else "")
     ),
@@ -130,6 +143,7 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     TaskAbandoned: lambda e: f"given up{_because(e.reason)}",
     TaskRequeued: lambda e: f"to be done again, round {e.round}{_because(e.reason)}",
     CooldownStarted: lambda e: f"nothing starts before {clock(e.until)}: {e.reason}",
+    CooldownEnded: lambda e: f"the limit is over{_because(e.reason)}",
     WindowObserved: _nothing,
     BudgetReserved: _nothing,
     RunPaused: lambda e: f"PAUSED: {e.reason}",
