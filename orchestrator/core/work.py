@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.core.choice import effort_of, model_of
 from orchestrator.core.events import StageDispatched
 from orchestrator.core.model import (
     ENGINE_LANE,
@@ -22,7 +23,7 @@ from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.plan import StartStage
 from orchestrator.core.prompts import render
 from orchestrator.core.sessions import session_of
-from orchestrator.core.settings import MODEL_DEFAULT, TIMEOUT_S_DEFAULT
+from orchestrator.core.settings import TIMEOUT_S_DEFAULT
 from orchestrator.core.state import RunState, Session, TaskState
 
 TITLE_CHARS_MAX = 72
@@ -59,8 +60,8 @@ def make_work_item(
         attempt=start.attempt,
         dispatch=start.dispatch,
         lane=lane,
-        model=_model(state, task, start.stage) if is_model else "",
-        effort=(task.effort or stage_settings.effort or "") if is_model else "",
+        model=model_of(state, task, start.stage),
+        effort=effort_of(state, task, start.stage),
         prompt=(
             redact(_model_prompt(state, task, start.stage, change))
             if is_model
@@ -239,12 +240,6 @@ def _model_prompt(state: RunState, task: TaskState, stage: Stage, change: str) -
         branch=branch_of(state, task),
         change=change,
     )
-
-
-def _model(state: RunState, task: TaskState, stage: Stage) -> str:
-    models = state.project.models
-    own = state.project.stage(stage).model
-    return task.model or own or models.get(stage.value) or models.get("default") or MODEL_DEFAULT
 
 
 def _session_before(session: Session | None) -> dict[str, Any]:
