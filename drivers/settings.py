@@ -16,7 +16,8 @@ class Environment:
     runs_root: Path
     """Where run stores are kept: ``ORCHESTRATOR_RUNS_ROOT``, else ``~/Development/runs``."""
     state_dir: Path
-    """Where an unexpected error is written down when there is no run to keep it beside."""
+    """What is shared by all runs of this user: ``ORCHESTRATOR_STATE_DIR``, else
+    ``$XDG_STATE_HOME/orchestrator``.  An error that belongs to no run is written down here."""
     user: str
     """Who gives commands, for the journal; empty where nothing says."""
 
@@ -24,9 +25,10 @@ class Environment:
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Environment":
         runs_root = environ.get("ORCHESTRATOR_RUNS_ROOT") or "~/Development/runs"
         state_home = environ.get("XDG_STATE_HOME") or "~/.local/state"
+        state_dir = environ.get("ORCHESTRATOR_STATE_DIR") or f"{state_home}/orchestrator"
         return cls(
             runs_root=_absolute(runs_root, environ),
-            state_dir=_absolute(state_home, environ) / "orchestrator",
+            state_dir=_absolute(state_dir, environ),
             user=environ.get("USER") or environ.get("LOGNAME") or "",
         )
 
