@@ -54,13 +54,19 @@ class _Envelope(msgspec.Struct):
     of: int = 0
 
 
+class _EnvelopeOfNow(_Envelope):
+    v: Annotated[int, msgspec.Meta(ge=VERSION, le=VERSION)]
+
+
 class _Version(msgspec.Struct):
     v: int
 
 
 _encoder = msgspec.json.Encoder()
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_envelopes = msgspec.json.Decoder(_EnvelopeOfNow).decode_lines
 _decode_event = msgspec.json.Decoder(KnownEvent).decode
+_decode_events = msgspec.json.Decoder(KnownEvent).decode_lines
 _decode_version = msgspec.json.Decoder(_Version).decode
 _KNOWN_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(KnownEvent))
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC, said by the Z
@@ -108,6 +114,39 @@ def decode(line: bytes) -> Line:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         _refuse_newer(line)
         raise Unreadable(str(error)) from error
+    return _line(envelope, event)
+
+
+def decode_lines(data: bytes) -> tuple[list[Line], str]:
+    """What decode() makes of the whole lines in ``data``, up to the first that is unreadable; and
+    what is wrong with that one, empty where there is none.  Raises WrittenByNewer."""
+    whole = data[: data.rfind(b"\n") + 1]
+    lines = _decode_at_once(whole)
+    if lines is not None:
+        return lines, ""
+    lines = []
+    for line in whole.split(b"\n")[:-1]:
+        try:
+            lines.append(decode(line))
+        except Unreadable as error:
+            return lines, str(error)
+    return lines, ""
+
+
+def _decode_at_once(whole_lines: bytes) -> list[Line] | None:
+    """In one call for all of them a line costs less.  None where any has to be looked at by
+    itself: unreadable, of another format, or of an unknown type."""
+    try:
+        envelopes = _decode_envelopes(whole_lines)
+        events = _decode_events(whole_lines)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if not len(envelopes) == len(events) == whole_lines.count(b"\n"):
+        return None
+    return list(map(_line, envelopes, events))
+
+
+def _line(envelope: _Envelope, event: Event) -> Line:
     entry = Entry(seq=envelope.seq, ts=envelope.ts.timestamp(), run_id=envelope.run_id, event=event)
     return entry, envelope.end, envelope.of
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from orchestrator.core.errors import JournalDamaged
 from orchestrator.core.events import Entry
-from orchestrator.journal.codec import Unreadable, decode
+from orchestrator.journal.codec import Unreadable, decode, decode_lines
 
 Read = Callable[[int, int], bytes]
 """(offset, bytes_max) -> bytes, fewer only at the end of the file.  ``bytes_max`` may be huge."""
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 18
 """Read at once: bounds the memory that a journal of any length needs."""
 
 _ALL = 1 << 62
@@ -114,34 +114,24 @@ class Follower:
 
     def _scan(self, data: bytes) -> tuple[list[Entry], str | None]:
         """Pass over the whole commits in ``data``: their entries, and the bad line after them."""
-        entries: list[Entry] = []
-        pending: list[Entry] = []
-        used = start = 0
-        seq = self.seq
-        bad: str | None = None
-        while (end := data.find(b"\n", start)) >= 0:
-            try:
-                entry, ends_commit, commit_lines = decode(data[start:end])
-            except Unreadable as error:
-                bad = f"line {self.line + len(entries) + len(pending) + 1}: {error}"
-                break
-            start = end + 1
-            seq += 1
-            pending.append(entry)
-            if entry.seq != seq or (ends_commit and commit_lines not in {0, len(pending)}):
+        lines, error = decode_lines(data)
+        whole = 0
+        for number, (entry, ends_commit, commit_lines) in enumerate(lines, 1):
+            if entry.seq != self.seq + number:
                 self._refuse(
-                    f"line {self.line + len(entries) + len(pending)} has number {entry.seq}"
-                    f" where {seq} belongs"
-                    if entry.seq != seq
-                    else f"line {self.line + len(entries) + len(pending)} ends a commit of"
-                    f" {commit_lines} lines, and there are {len(pending)}"
+                    f"line {self.line + number} has number {entry.seq}"
+                    f" where {self.seq + number} belongs"
                 )
             if ends_commit:
-                entries += pending
-                pending.clear()
-                used = start
-        self.advance(data, used, len(entries))
-        return entries, bad
+                if commit_lines not in {0, number - whole}:
+                    self._refuse(
+                        f"line {self.line + number} ends a commit of {commit_lines} lines, and"
+                        f" there are {number - whole}"
+                    )
+                whole = number
+        bad = f"line {self.line + len(lines) + 1}: {error}" if error else None
+        self.advance(data, _end_of_line(data, whole), whole)
+        return [entry for entry, _, _ in lines[:whole]], bad
 
     def _require_torn(self, rest: bytes, bad: str) -> None:
         """``rest`` holds a line that cannot be read: refuse it unless it is of the last commit."""
@@ -163,3 +153,11 @@ class Follower:
             f"{self._name}: {what}; nothing was changed: restore the file from a copy, or ask for"
             " help with it"
         )
+
+
+def _end_of_line(data: bytes, number: int) -> int:
+    """Where the ``number``-th line ends, which is near the end of ``data``."""
+    end = len(data)
+    for _ in range(data.count(b"\n") - number + 1):
+        end = data.rfind(b"\n", 0, end)
+    return end + 1

@@ -24,6 +24,7 @@ from orchestrator.journal import codec, disk, file, scan
 from orchestrator.ports.journal import Committed
 from tests.simulation import driver
 
+DecodeLines = Callable[[bytes], tuple[list[codec.Line], str]]
 Patch = tuple[Any, str, Callable[[Any], Any]]
 """(owner, name, original -> replacement); an owner that is a dict has keys for names."""
 
@@ -93,13 +94,14 @@ def _torn_tail_kept() -> Sequence[Patch]:
 
 
 def _half_commits_read() -> Sequence[Patch]:
-    def change(original: Callable[[bytes], codec.Line]) -> Callable[[bytes], codec.Line]:
-        def decode(line: bytes) -> codec.Line:
-            return original(line)[0], True, 0
+    def change(original: DecodeLines) -> DecodeLines:
+        def decode_lines(data: bytes) -> tuple[list[codec.Line], str]:
+            lines, error = original(data)
+            return [(entry, True, 0) for entry, _, _ in lines], error
 
-        return decode
+        return decode_lines
 
-    return [(scan, "decode", change)]
+    return [(scan, "decode_lines", change)]
 
 
 def _stale_decision() -> Sequence[Patch]:

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.events import KnownEvent, Unknown
-from orchestrator.journal.codec import ENVELOPE_FIELDS, Unreadable, decode, encode_commit, timestamp
+from orchestrator.journal.codec import (
+    ENVELOPE_FIELDS,
+    VERSION,
+    Line,
+    Unreadable,
+    WrittenByNewer,
+    decode,
+    decode_lines,
+    encode_commit,
+    timestamp,
+)
 from tests.unit.journal.events import NOW, begun, dispatched, paused, recorded
 
 
@@ -71,3 +81,45 @@ def test_text_with_lone_surrogates_can_be_recorded() -> None:
 def test_what_is_no_line_is_unreadable(line: bytes) -> None:
     with pytest.raises(Unreadable):
         decode(line)
+
+
+WHOLE, _ = encode_commit([*begun(), dispatched("T1"), paused()], after_seq=0, run_id="r", now=NOW)
+
+
+def one_by_one(data: bytes) -> tuple[list[Line], str]:
+    lines: list[Line] = []
+    for line in data.split(b"\n")[:-1]:
+        try:
+            lines.append(decode(line))
+        except Unreadable as error:
+            return lines, str(error)
+    return lines, ""
+
+
+@given(st.integers(0, len(WHOLE)), st.integers(0, 40), st.binary(max_size=4))
+def test_lines_at_once_are_read_as_each_by_itself(start: int, length: int, put: bytes) -> None:
+    assert decode_lines(WHOLE) == one_by_one(WHOLE)
+    damaged = WHOLE[:start] + put + WHOLE[start + length :]
+    try:
+        expected = one_by_one(damaged)
+    except WrittenByNewer:
+        with pytest.raises(WrittenByNewer):
+            decode_lines(damaged)
+    else:
+        assert decode_lines(damaged) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b"run_paused", b"run_teleported"), (b"\n", b"\n\n"), (b"\n", b""), (b"\n", b"\n[]\n")],
+)
+def test_lines_of_which_one_is_another_kind(old: bytes, new: bytes) -> None:
+    data = WHOLE.replace(old, new)
+    assert decode_lines(data) == one_by_one(data)
+
+
+def test_lines_of_a_newer_format_are_refused() -> None:
+    newer = WHOLE.replace(b'{"v":%d,"seq":3' % VERSION, b'{"v":%d,"seq":3' % (VERSION + 1))
+    assert newer != WHOLE
+    with pytest.raises(WrittenByNewer):
+        decode_lines(newer)
