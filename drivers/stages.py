@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from orchestrator.core.events import StageDispatched
+from orchestrator.core.events import BudgetReserved, KnownEvent, StageDispatched
 from orchestrator.core.model import (
     Cause,
     Checkpoint,
@@ -42,6 +42,14 @@ class Errand:
     start: StartStage
     work: WorkItem
     event: StageDispatched
+
+    def intents(self) -> list[KnownEvent]:
+        """As they are to be committed together: the dispatch, and what it reserves."""
+        usd = self.work.max_budget_usd
+        if usd is None:
+            return [self.event]
+        reserved = BudgetReserved(task_id=self.work.task_id, work_item_id=self.work.id, usd=usd)
+        return [self.event, reserved]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

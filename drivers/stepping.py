@@ -11,8 +11,10 @@ import msgspec
 
 from drivers import wiring
 from drivers.headless.outside import Outside
+from drivers.headless.stalled import why_stalled
 from drivers.stages import Dispatched, Errand, make_errand, verify
 from drivers.wiring_cli import driver_now
+from orchestrator.core.admission import Admission, Bar, Grant
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import OrchestratorError, Refused
 from orchestrator.core.events import (
@@ -133,13 +135,15 @@ async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool
 
     def still_due(state: RunState) -> Sequence[KnownEvent]:
         task = state.tasks[errand.work.task_id]
-        if _next_start(state, task, outside.host.now(), resume=resume) != errand.start:
+        due = _next_start(state, task, outside.host.now(), resume=resume)
+        if due is None or not due.allows(errand.start):
             return ()
         if task.lease is None:
-            return (errand.event,)
+            return errand.intents()
         old = task.lease.work_item_id
+        event, *more = errand.intents()
         event = msgspec.structs.replace(errand.event, supersedes=old)
-        return (LeaseSuperseded(task_id=task.id, work_item_id=old), event)
+        return (LeaseSuperseded(task_id=task.id, work_item_id=old), event, *more)
 
     if not await _commit(run, outside, still_due):
         await outside.executor.discard(errand.work)
@@ -156,11 +160,20 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
     is_taken_over = resume and task.lease is not None and task.lease.is_interactive
     if bar or not (is_due or is_taken_over):
         return None
+    if task.lease is not None:
+        reserved_usd = task.lease.max_budget_usd
+    else:
+        match Admission.of(state, now).admit(task):
+            case Bar(limited_by=limited_by):
+                raise Refused(f"{task.id} cannot start: {why_stalled(state, limited_by)}")
+            case Grant(max_budget_usd=reserved_usd):
+                pass
     return StartStage(
         task_id=task.id,
         stage=task.stage,
         attempt=task.attempt,
         dispatch=task.dispatches.get((task.stage, task.attempt), 0) + 1,
+        max_budget_usd=reserved_usd,
     )
 
 

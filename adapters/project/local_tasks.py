@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from adapters.project.document import read_document
 from adapters.project.mistakes import LineOf, at, did_you_mean, key_name, usage_of
-from adapters.project.schema import SCHEMA, Items, Table, Text, Version, one_of, wrong
+from adapters.project.schema import SCHEMA, Items, Positive, Table, Text, Version, one_of, wrong
 from adapters.project.text import shown_path
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.model import TaskId
@@ -65,6 +65,7 @@ class TaskTable(Table):
     body: str = ""
     depends_on: Items[Id] = ()
     labels: Items[Text] = ()
+    budget_usd: Positive | None = None
     done: bool = False
 
 
@@ -129,6 +130,7 @@ def _from_table(task: TaskTable) -> SourceTask:
         body=task.body,
         depends_on=_distinct(task.depends_on),
         labels=tuple(task.labels),
+        budget_usd=task.budget_usd,
         done=task.done,
     )
 

@@ -9,6 +9,7 @@ from drivers.cli.context import Context
 from drivers.wiring_cli import open_task_source
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.model import Pipeline, TaskId
+from orchestrator.core.options import value_of
 from orchestrator.core.settings import Project
 from orchestrator.core.state import RunState
 from orchestrator.core.steer import NewTask, add_tasks
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--model", metavar="M", help="for all of its model stages")
     parser.add_argument("--effort", choices=EFFORTS, help="for all of its model stages")
+    parser.add_argument("--budget-usd", metavar="X", help="what each of them may cost at most")
 
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
@@ -117,6 +119,7 @@ def _new_task(task: SourceTask, depends_on: Sequence[TaskId], args: argparse.Nam
         pipeline=Pipeline(args.lane) if args.lane else None,
         model=args.model,
         effort=args.effort,
+        budget_usd=value_of("budget_usd", args.budget_usd) if args.budget_usd else task.budget_usd,
         labels=task.labels,
         extra=task.extra,
     )

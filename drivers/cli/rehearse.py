@@ -191,6 +191,7 @@ def _new_task(task: "SourceTask") -> NewTask:
         title=task.title,
         body=task.body,
         depends_on=task.depends_on,
+        budget_usd=task.budget_usd,
         labels=task.labels,
         extra=task.extra,
     )

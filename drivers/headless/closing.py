@@ -1,4 +1,4 @@
-"""How a driver ends before its run does: by a signal, told to stop, or with nothing left to do.
+"""How a driver ends before its run does: by a signal, told to stop, or while it waits.
 
 SIGTERM and SIGHUP end it at once, and the children run on. The first Ctrl-C waits a
 while for results; the second ends the children. ``stop`` is an event of the run.
@@ -85,20 +85,3 @@ def end_of_waiting(state: RunState, due: Plan, now: float, *, wait: bool) -> Run
         )
         return RunEnd(reason=reason, exit_status=ExitStatus.BLOCKED)
     return None
-
-
-def why_stalled(state: RunState, stalled: str) -> str:
-    """For a person: what stopped it, and what to do, as a command that can be pasted."""
-    match stalled:
-        case "paused":
-            why = (state.paused or "").removesuffix("; then: orchestrator unpause")
-            return f"paused: {why}; go on: orchestrator --run {state.run_id} unpause"
-        case "budget":
-            budget, spent = state.settings.budget_usd or 0.0, state.totals.cost_usd
-            return (
-                f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for "
-                f"another stage; raise it, here to {2 * budget:g}: "
-                f"orchestrator --run {state.run_id} unpause --raise-budget {2 * budget:g}"
-            )
-        case _:
-            return stalled

@@ -12,7 +12,7 @@ from drivers.headless.messages import Ended, Message, Observed, Permission, Read
 from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, fault, make_errand, verify
 from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault, OrchestratorError
-from orchestrator.core.events import BudgetReserved, KnownEvent
+from orchestrator.core.events import KnownEvent
 from orchestrator.core.model import Ending, Mode, TaskId
 from orchestrator.core.plan import StartStage
 from orchestrator.core.state import RunState
@@ -161,12 +161,9 @@ def granted(ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEven
     events: list[KnownEvent] = []
     for each in ready:
         work = each.errand.work
-        if wanted.get(work.task_id) != each.errand.start:
-            continue
-        events.append(each.errand.event)
-        if work.max_budget_usd is not None:
-            usd = work.max_budget_usd
-            events.append(BudgetReserved(task_id=work.task_id, work_item_id=work.id, usd=usd))
+        start = wanted.get(work.task_id)
+        if start is not None and start.allows(each.errand.start):
+            events += each.errand.intents()
     return events
 
 

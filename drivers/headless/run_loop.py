@@ -6,11 +6,11 @@ child and ends none.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import trio
 
-from drivers.headless.closing import Closing, end_of_waiting, why_stalled
+from drivers.headless.closing import Closing, end_of_waiting
 from drivers.headless.dispatches import Dispatches, granted
 from drivers.headless.heartbeat import Pulse
 from drivers.headless.messages import (
@@ -25,6 +25,7 @@ from drivers.headless.messages import (
 from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
 from drivers.headless.pulse import by_hand, pulse_of
+from drivers.headless.stalled import pause_for_money, why_stalled
 from orchestrator.core.capacity import Capacity, capacity
 from orchestrator.core.decide import decide, give_up
 from orchestrator.core.errors import ExitStatus, StaleReport
@@ -100,10 +101,14 @@ class RunLoop:
     async def _work(self) -> RunEnd:
         while True:
             self._replan()
+            if self._due.stalled == "budget":
+                await self._commit_whole(
+                    lambda s: pause_for_money(s, self._plan_of(s), self._notes.live(s))
+                )
+                self._replan()
             if self._due.finalize is not None:
                 return await self._finalize(self._due.finalize)
-            end = await self._ending()
-            if end is not None:
+            if (end := await self._ending()) is not None:
                 return end
             for start in self._due.starts:
                 self._dispatches.prepare(start)
@@ -119,12 +124,14 @@ class RunLoop:
         self._audience.changed()
 
     def _replan(self) -> None:
-        now = self._outside.host.now()
-        self._capacity = self._capacity_at(now)
-        preparing = self._dispatches.preparing
-        self._due = plan(self.state, now=now, capacity=self._capacity, preparing=preparing)
+        self._due = self._plan_of(self.state, self._dispatches.preparing)
         if self._closing.how:
             self._due = Plan(limited_by="stopping")
+
+    def _plan_of(self, state: RunState, preparing: Collection[TaskId] = ()) -> Plan:
+        now = self._outside.host.now()
+        self._capacity = self._capacity_at(now)
+        return plan(state, now=now, capacity=self._capacity, preparing=preparing)
 
     def _capacity_at(self, now: float) -> Capacity:
         most = self._invocation.max_concurrent or self.state.settings.max_concurrent
@@ -185,8 +192,7 @@ class RunLoop:
             if self._closing.how:
                 return ()
             preparing = self._dispatches.preparing - {r.errand.start.task_id for r in ready}
-            now = self._outside.host.now()
-            due = plan(state, now=now, capacity=self._capacity_at(now), preparing=preparing)
+            due = self._plan_of(state, preparing)
             return [*self._notes.live(state), *granted(ready, due.starts)]
 
         entries = await self._commit(still_due)
@@ -232,9 +238,9 @@ class RunLoop:
 
     async def _finalize(self, status: RunStatus) -> RunEnd:
         await self._commit(
-            lambda state: (
-                [*self._notes.live(state), RunFinalized(state=status)]
-                if plan(state, now=self._outside.host.now(), capacity=self._capacity).finalize
+            lambda s: (
+                [*self._notes.live(s), RunFinalized(state=status)]
+                if self._plan_of(s).finalize
                 else ()
             )
         )
@@ -244,8 +250,11 @@ class RunLoop:
 
     async def _write_notes(self) -> None:
         if self._notes:
-            with trio.CancelScope(shield=True):
-                await self._commit(self._notes.live)
+            await self._commit_whole(self._notes.live)
+
+    async def _commit_whole(self, decide_now: Decide) -> None:
+        with trio.CancelScope(shield=True):
+            await self._commit(decide_now)
 
     async def _commit(self, decide_now: Decide) -> tuple[Entry, ...]:
         entries = await self._run.commit(decide_now, now=self._outside.host.now())
@@ -284,8 +293,7 @@ class RunLoop:
             attach[:] = recovery.attach
             return (claim, *recovery.events)
 
-        with trio.CancelScope(shield=True):
-            await self._commit(taken_up)
+        await self._commit_whole(taken_up)
         for task_id in attach:
             self._dispatches.attach(self.state, task_id)
 

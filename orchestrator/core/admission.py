@@ -6,23 +6,13 @@ starts of one plan together never take more than there is.
 
 from dataclasses import dataclass
 
-from orchestrator.core.budget import Purse
+from orchestrator.core.bar import Bar as Bar
+from orchestrator.core.budget import Purse, used_up
+from orchestrator.core.model import Stage
 from orchestrator.core.state import RunState, TaskState
 
 PASSED_OVER_MAX = 100
 """How many ready tasks that must wait are looked past for one that need not, per plan."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Why a ready task does not start now."""
-
-    limited_by: str
-    """``budget``, ``task_budget:<task>``, ``usage_window:seven_day_opus``, ``lane:<lane>`` …"""
-    is_for_all: bool = False
-    """Nothing that is worse placed can start either."""
-    wake_at: float | None = None
-    """Epoch seconds: when time alone lifts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +34,11 @@ class Admission:
     def admit(self, task: TaskState) -> Grant | Bar:
         """For the task's present stage."""
         if task.stage.is_deterministic:
-            return Grant(None)
+            # What was paid for is brought to its end; nothing new is begun.
+            is_vain = task.stage is Stage.INTAKE and self.purse.is_spent
+            return Bar("budget") if is_vain else Grant(None)
         if self.purse.is_empty:
-            return Bar("budget", is_for_all=True)
-        wanted_usd = self.state.project.stage(task.stage).max_budget_usd
-        return Grant(self.purse.reserve(wanted_usd))
+            return Bar("budget")
+        if (limit := used_up(self.state, task)) is not None:
+            return Bar(limit.name, is_lasting=True)
+        return Grant(self.purse.reserve(self.state, task))

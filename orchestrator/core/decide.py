@@ -28,6 +28,9 @@ PROBES_DOUBLED_MAX = 4
 LAST_WORDS_CHARS_MAX = 2_000
 OUTAGE_DELAY_S_MAX = 1800.0
 
+EXTENSIONS_MAX = 50
+"""Reservations of one attempt that are used up before it counts as a failure: a bound on loops."""
+
 
 def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...]:
     """``now``: epoch seconds.  Raises StaleReport where the report answers no open dispatch."""
@@ -217,7 +220,8 @@ def _rotate(
 def _more_money(
     state: RunState, task: TaskState, lease: Lease, report: Report
 ) -> tuple[KnownEvent, ...]:
-    if state.settings.budget_usd is not None:
+    """What it reserves next, admission says.  A limit that is not ours would be met for ever."""
+    if lease.max_budget_usd is not None and task.extensions < EXTENSIONS_MAX:
         return _same_attempt(task, lease, report)
     return _retry(state, task, lease, report, stage=task.stage)
 

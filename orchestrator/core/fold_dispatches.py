@@ -23,6 +23,7 @@ from orchestrator.core.transitions import (
     make_ready_if_met,
     require,
     set_status,
+    sum_reserved,
     task_of,
 )
 
@@ -69,7 +70,7 @@ def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> N
     if event.session_id is not None:
         start_session(task, event.stage, event.session_id)
     state.in_flight[task.id] = lease
-    state.totals.reserved_usd += event.max_budget_usd or 0.0
+    sum_reserved(state)
     state.audit.dispatched += 1
     drop_void(state)
 
@@ -88,6 +89,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     state.audit.recorded += 1
     task.crashes += event.cause is Cause.CRASH
     task.rotations += event.cause is Cause.SESSION_LOST
+    task.extensions += event.cause is Cause.BUDGET
     task.outages = task.outages + 1 if event.cause in _PASSING else 0
     task.last_words = event.last_words or task.last_words
     if not event.stage.is_deterministic:
@@ -133,11 +135,17 @@ def _sample(event: StageRecorded) -> Sample:
     )
 
 
-def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
-    _clear_up(state, event.stage)
+def _start_afresh(task: TaskState) -> None:
+    """Another attempt, or another stage: what is counted of an attempt begins anew."""
     task.crashes = 0
     task.rotations = 0
+    task.extensions = 0
     task.last_words = ""
+
+
+def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
+    _clear_up(state, event.stage)
+    _start_afresh(task)
     task.infrastructure_retries = 0
     task.interrupted = False
     task.tree_before = ""
@@ -193,9 +201,7 @@ def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> Non
     task.send_backs += event.send_back
     task.interrupted = not event.spends_attempt and not event.infrastructure
     if moved:
-        task.crashes = 0
-        task.rotations = 0
-        task.last_words = ""
+        _start_afresh(task)
     if left or (moved and event.stage is not Stage.IMPLEMENT):
         # Implement is judged by what all of its attempts in a row changed: one that answers well
         # at last may find the work done, and must answer for what the others left.

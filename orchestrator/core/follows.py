@@ -25,7 +25,7 @@ class Follow(Enum):
     AGAIN = auto()
     """The same attempt, at once."""
     MORE_MONEY = auto()
-    """The same attempt while the run's budget has more; without one, the stage's own cap holds."""
+    """The same attempt, resumed once every budget has more for it."""
     WAIT_LIMIT = auto()
     """The same attempt, once the account's limit is over; nothing else starts before."""
     WAIT_OUTAGE = auto()

@@ -12,6 +12,7 @@ import msgspec
 from orchestrator.core.errors import Usage
 from orchestrator.core.model import Pipeline
 from orchestrator.core.settings import Settings
+from orchestrator.core.state import TaskState
 from orchestrator.core.words import nearest
 
 ALIASES: Mapping[str, str] = {"lane": "pipeline"}
@@ -27,6 +28,9 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "failing_tasks_max": (1, 1_000_000),
     "budget_usd": (0, 1_000_000),
     "task_budget_usd": (0, 1_000_000),
+    "scope_budget_usd": (0, 1_000_000),
+    "implement_budget_usd": (0, 1_000_000),
+    "review_budget_usd": (0, 1_000_000),
     "spend_ratio_max": (0, 1000),
     "zero_work_max": (0, 1000),
     "headroom_share": (0, 0.95),
@@ -39,6 +43,8 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 }
 """Lowest and highest; for every ``…_s`` that is not named here: 0 to a week."""
 WEEK_S = 7 * 24 * 3600.0
+TASK_KEYS = ("budget_usd",)
+"""What ``set --task`` changes."""
 
 
 def changes_of(settings: Settings, pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -50,8 +56,21 @@ def changes_of(settings: Settings, pairs: Mapping[str, str]) -> dict[str, Any]:
         key = ALIASES.get(key, key)
         if key not in present:
             raise Usage(f"no setting {written}{nearest(key, [*present, *ALIASES])}")
-        value = _typed(key, text)
+        value = value_of(key, text)
         if value != present[key]:
+            changes[key] = value
+    return changes
+
+
+def task_changes_of(task: TaskState, pairs: Mapping[str, str]) -> dict[str, Any]:
+    """The same for what can be set of one task; ``none`` gives back what holds for all."""
+    changes = {}
+    for written, text in pairs.items():
+        key = written.replace("-", "_")
+        if key not in TASK_KEYS:
+            raise Usage(f"{written} cannot be set for one task{nearest(key, TASK_KEYS)}")
+        value = value_of(key, text)
+        if value != getattr(task, key):
             changes[key] = value
     return changes
 
@@ -61,7 +80,8 @@ def described(settings: Settings) -> dict[str, Any]:
     return {field: getattr(settings, field) for field in settings.__struct_fields__}
 
 
-def _typed(key: str, text: str) -> Any:
+def value_of(key: str, text: str) -> Any:
+    """What a person wrote for a setting, typed.  Raises Usage."""
     kind = _KINDS[key]
     if kind == (float | None) and text.lower() in ("none", "null", "unlimited"):
         return None

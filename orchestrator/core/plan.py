@@ -5,7 +5,7 @@ memory of what it was about to do.  Costs what it starts, never what there is.
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.core.admission import PASSED_OVER_MAX, Admission, Bar
 from orchestrator.core.capacity import Capacity
@@ -21,6 +21,13 @@ class StartStage:
     attempt: int
     dispatch: int
     max_budget_usd: float | None = None
+    """What it reserves.  None: without bound."""
+
+    def allows(self, prepared: "StartStage") -> bool:
+        """Whether that one may start where this one is due: it asks for no more money."""
+        usd, most = prepared.max_budget_usd, self.max_budget_usd
+        is_affordable = most is None or (usd is not None and usd <= most)
+        return is_affordable and replace(self, max_budget_usd=usd) == prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +116,7 @@ def _starts(
         match admission.admit(task):
             case Bar() as bar:
                 first_bar = first_bar or bar
-                passed_over += 1
+                passed_over += not bar.is_lasting
                 if bar.is_for_all or passed_over >= PASSED_OVER_MAX:
                     break
             case granted:

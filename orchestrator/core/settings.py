@@ -32,6 +32,10 @@ class Settings(Record, frozen=True, kw_only=True):
     budget_usd: float | None = None
     task_budget_usd: float | None = None
     """What each task may cost in all its stages; one task's own goes before it."""
+    scope_budget_usd: float | None = None
+    """What this stage of one task may cost in a round; goes before the project file's."""
+    implement_budget_usd: float | None = None
+    review_budget_usd: float | None = None
     spend_ratio_max: float = 4.0
     """The run pauses where its calls cost this many times what was expected; 0: never."""
     zero_work_max: int = 3
@@ -86,6 +90,7 @@ class StageSettings(Record, frozen=True, kw_only=True):
     effort: str | None = None
     model: str | None = None
     max_budget_usd: float | None = None
+    """What the stage may cost for one task, in all its calls of a round."""
 
 
 class Commands(Record, frozen=True, kw_only=True):

@@ -20,11 +20,12 @@ from orchestrator.core.events import (
     StopRequested,
     TaskAbandoned,
     TaskAdded,
+    TaskChanged,
     TaskRequeued,
 )
 from orchestrator.core.graph import DOOMED, doomed_dependents, find_cycle
 from orchestrator.core.model import Pipeline, Record, TaskId, TaskStatus
-from orchestrator.core.options import changes_of
+from orchestrator.core.options import changes_of, task_changes_of
 from orchestrator.core.slug import slug_of
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.core.words import nearest
@@ -43,6 +44,7 @@ class NewTask(Record, frozen=True, kw_only=True):
     pipeline: Pipeline | None = None
     model: str | None = None
     effort: str | None = None
+    budget_usd: float | None = None
     labels: tuple[str, ...] = ()
     extra: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -75,6 +77,7 @@ def add_tasks(
                 pipeline=task.pipeline,
                 model=task.model,
                 effort=task.effort,
+                budget_usd=task.budget_usd,
                 labels=task.labels,
                 extra=dict(task.extra),
             )
@@ -86,6 +89,15 @@ def change_settings(state: RunState, pairs: Mapping[str, str], *, by: str) -> li
     """``pairs``: setting -> text, as a person wrote it."""
     changes = changes_of(state.settings, pairs)
     return [SettingsChanged(changes=changes, by=by)] if changes else []
+
+
+def change_task(
+    state: RunState, name: str, pairs: Mapping[str, str], *, by: str
+) -> list[KnownEvent]:
+    """Of one task, from its next dispatch on."""
+    task = find_task(state, name)
+    changes = task_changes_of(task, pairs)
+    return [TaskChanged(task_id=task.id, changes=changes, by=by)] if changes else []
 
 
 def pause(state: RunState, *, reason: str, by: str) -> list[KnownEvent]:

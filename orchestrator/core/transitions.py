@@ -4,6 +4,7 @@ Every status a task can be given is a row of TRANSITIONS; the exhaustive test an
 diagram in docs/ read the same table.  What is not in it is an InvariantBroken.
 """
 
+import math
 from collections.abc import Mapping
 
 from orchestrator.core.errors import InvariantBroken
@@ -70,11 +71,15 @@ def leased(state: RunState, task_id: TaskId, work_item_id: WorkItemId) -> tuple[
 
 
 def end_lease(state: RunState, task: TaskState) -> None:
-    lease = state.in_flight.pop(task.id)
+    state.in_flight.pop(task.id)
     task.lease = None
-    state.totals.reserved_usd -= lease.max_budget_usd or 0.0
-    if not state.in_flight:
-        state.totals.reserved_usd = 0.0
+    sum_reserved(state)
+
+
+def sum_reserved(state: RunState) -> None:
+    """Anew, because taking away what was added leaves crumbs."""
+    out = state.in_flight.values()
+    state.totals.reserved_usd = math.fsum(lease.max_budget_usd or 0.0 for lease in out)
 
 
 def set_status(state: RunState, task: TaskState, status: TaskStatus) -> None:

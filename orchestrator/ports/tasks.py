@@ -16,6 +16,7 @@ class SourceTask(Record, frozen=True, kw_only=True):
     body: str = ""
     depends_on: tuple[TaskId, ...] = ()
     labels: tuple[str, ...] = ()
+    budget_usd: float | None = None
     done: bool = False
     """The source says it needs no work: as a dependency it counts as completed."""
     extra: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -11,6 +11,7 @@ import msgspec
 from orchestrator.core.budget import RESERVATION_USD_MIN
 from orchestrator.core.graph import DOOMED
 from orchestrator.core.model import Mode, RunStatus, TaskStatus
+from orchestrator.core.remainder import raised_usd
 from orchestrator.views.status import Status, TaskRow
 
 STEPS_MAX = 6
@@ -29,7 +30,7 @@ def next_steps(status: Status, *, program: Sequence[str] = ("orchestrator",)) ->
         return shlex.join([*program, "--run", status.run_id, *words])
 
     steps: list[Step] = []
-    if status.run_state is RunStatus.PAUSED:
+    if status.run_state is RunStatus.PAUSED and not _is_out_of_money(status):
         steps.append(Step(f"{status.reason}; go on", command("unpause")))
     for task in status.tasks:
         if task.is_by_hand:
@@ -59,17 +60,37 @@ def _driving(status: Status, command: Command) -> list[Step]:
         add = command("add-task", *(word for name in missing for word in ("--task", name)))
         return [Step(f"waited for, and not in the run: {', '.join(missing)}; add it", add)]
     if status.mode is Mode.INTERACTIVE:
-        return _next_by_hand(status, command)
+        return _raising(status, command) or _next_by_hand(status, command)
     if not _is_anything_to_drive(status):
         return []
-    steps = [_drive(status, drive)]
+    steps = _raising(status, command)
+    return [*steps, _drive(status, drive)]
+
+
+def _raising(status: Status, command: Command) -> list[Step]:
+    """Of the run's budget, or of those that keep single tasks waiting."""
+    cost = status.cost
+    if _is_out_of_money(status):
+        raised = _usd(raised_usd(cost.budget_usd or 0.0, cost.total_usd, cost.to_finish_usd))
+        why = f"the budget is spent or promised; raise it, here to {raised} USD"
+        return [Step(why, command("unpause", "--raise-budget", raised))]
+    steps: list[Step] = []
+    for task in status.tasks:
+        if (limit := task.budget_used_up) is not None:
+            is_stage = limit.name.startswith("stage_budget:")
+            what = (
+                [f"{task.stage}_budget_usd"] if is_stage else ["--task", task.task_id, "budget_usd"]
+            )
+            raised = _usd(raised_usd(limit.budget_usd, limit.spent_usd, None))
+            why = f"{task.task_id}: {limit.in_words}; raise it"
+            steps.append(Step(why, command("set", *what, raised)))
+    return steps
+
+
+def _is_out_of_money(status: Status) -> bool:
     cost = status.cost
     left_usd = (cost.budget_usd or 0.0) - cost.total_usd - cost.reserved_usd
-    if cost.budget_usd is not None and left_usd < RESERVATION_USD_MIN:
-        doubled = _usd(max(1.0, 2 * cost.budget_usd, 2 * cost.total_usd))
-        why = f"the budget is spent or promised; raise it, here to {doubled} USD"
-        steps.insert(0, Step(why, command("unpause", "--raise-budget", doubled)))
-    return steps
+    return cost.budget_usd is not None and left_usd < RESERVATION_USD_MIN
 
 
 def _drive(status: Status, drive: str) -> Step:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from orchestrator.core.budget import max_possible_usd
+from orchestrator.core.budget import task_budget_usd
 from orchestrator.core.model import (
     Cause,
     Mode,
@@ -23,6 +23,7 @@ from orchestrator.core.model import (
 from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.money import Cost, UsedUp, budget_used_up, cost, rounded_usd
 
 VERSION = 1
 
@@ -43,6 +44,11 @@ class TaskRow(msgspec.Struct, kw_only=True):
     worktree: str | None
     session_id: SessionId | None
     cost_usd: float
+    """In all of its rounds."""
+    budget_usd: float | None
+    """What it may cost, its own or every task's; null: as much as the run."""
+    budget_used_up: UsedUp | None
+    """Which, where one of its own keeps it waiting."""
     reason: str | None
     """Why it is not further: what it waits for, why it is held, failed, blocked."""
     cause: Cause | None
@@ -85,18 +91,6 @@ class EventsAudit(msgspec.Struct, kw_only=True):
     """Outstanding, and nobody who lives owns them: the next run-headless takes them up."""
     results_rejected: int
     attempts_spent: int
-
-
-class Cost(msgspec.Struct, kw_only=True):
-    total_usd: float
-    reserved_usd: float
-    budget_usd: float | None
-    max_possible_usd: float | None
-    """Null: no budget is set."""
-    by_stage: dict[Stage, float]
-    by_task: dict[TaskId, float]
-    cache_hit_rate: float | None
-    metered: bool
 
 
 class WindowRow(msgspec.Struct, kw_only=True):
@@ -237,23 +231,6 @@ def events_audit(
     )
 
 
-def cost(state: RunState) -> Cost:
-    totals = state.totals
-    prompt_tokens = totals.input_tokens + totals.cache_read_tokens + totals.cache_write_tokens
-    return Cost(
-        total_usd=_usd(totals.cost_usd),
-        reserved_usd=_usd(totals.reserved_usd),
-        budget_usd=state.settings.budget_usd,
-        max_possible_usd=max_possible_usd(state),
-        by_stage={stage: _usd(usd) for stage, usd in totals.by_stage.items()},
-        by_task={t.id: _usd(t.cost_usd) for t in state.tasks.values() if t.cost_usd},
-        cache_hit_rate=round(totals.cache_read_tokens / prompt_tokens, 4)
-        if prompt_tokens
-        else None,
-        metered=totals.metered,
-    )
-
-
 def clock(at: float) -> str:
     """A moment as a person reads it here: local time, with the day where it is not today's."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -282,7 +259,9 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         branch=task.branch or None,
         worktree=_worktree(state, task),
         session_id=lease.session_id if lease else (session.id if session else None),
-        cost_usd=_usd(task.cost_usd),
+        cost_usd=rounded_usd(task.cost_usd),
+        budget_usd=task_budget_usd(state, task),
+        budget_used_up=budget_used_up(state, task),
         reason=_reason(state, task),
         cause=task.cause,
         lane=lease.lane if lease else None,
@@ -310,7 +289,8 @@ def _reason(state: RunState, task: TaskState) -> str | None:
             until = clock(task.not_before) if task.not_before is not None else "later"
             return f"not before {until}"
         case TaskStatus.READY:
-            return "next in line"
+            limit = budget_used_up(state, task)
+            return limit.in_words if limit else "next in line"
         case TaskStatus.RUNNING:
             lease = task.lease
             again = f", dispatch {lease.dispatch}" if lease and lease.dispatch > 1 else ""
@@ -319,8 +299,3 @@ def _reason(state: RunState, task: TaskState) -> str | None:
             return "stale: built on work that was requeued" if task.stale else None
         case _:
             return task.reason or None
-
-
-def _usd(value: float) -> float:
-    """Sums of cents in binary: six digits are a thousandth of the smallest price."""
-    return round(value, 6)

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from orchestrator.core.model import TaskStatus
 from orchestrator.views.advice import next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus
-from orchestrator.views.status import Cost, EventsAudit, Status, TaskRow
+from orchestrator.views.money import Cost
+from orchestrator.views.status import EventsAudit, Status, TaskRow
 
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
@@ -131,9 +132,11 @@ def _headline(status: Status) -> str:
 def _cost_line(cost: Cost) -> str:
     parts = [f"cost     {cost.total_usd:.2f} USD"]
     if cost.budget_usd is not None:
-        parts.append(f"of {cost.budget_usd:.2f}, at most {cost.max_possible_usd:.2f}")
+        parts[0] += f" of {cost.budget_usd:.2f}"
     if cost.reserved_usd:
         parts.append(f"{cost.reserved_usd:.2f} reserved")
+    if cost.left_usd:
+        parts.append(f"at most {cost.left_usd:.2f} more")
     if cost.cache_hit_rate is not None:
         parts.append(f"{cost.cache_hit_rate:.0%} of the prompt tokens from cache")
     if not cost.metered:

@@ -64,7 +64,7 @@ class Run:
             self.entries.append(entry)
             self.state = fold(self.state, entry)
 
-    def dispatch(self, task_id: TaskId = A) -> StageDispatched:
+    def dispatch(self, task_id: TaskId = A, max_budget_usd: float | None = None) -> StageDispatched:
         t = self.state.tasks[task_id]
         number = t.dispatches.get((t.stage, t.attempt), 0) + 1
         event = StageDispatched(
@@ -80,12 +80,20 @@ class Run:
             branch="b",
             worktree="w",
             session_id=None if t.stage.is_deterministic else SessionId("s"),
+            max_budget_usd=max_budget_usd,
         )
         self.add(event)
         return event
 
-    def end(self, ending: Ending, task_id: TaskId = A) -> Sequence[KnownEvent]:
-        out = self.dispatch(task_id)
+    def end(
+        self, ending: Ending, task_id: TaskId = A, max_budget_usd: float | None = None
+    ) -> Sequence[KnownEvent]:
+        self.dispatch(task_id, max_budget_usd)
+        return self.end_out(ending, task_id)
+
+    def end_out(self, ending: Ending, task_id: TaskId = A) -> Sequence[KnownEvent]:
+        """Of the dispatch that is out."""
+        out = self.state.in_flight[task_id]
         report = Report(work_item_id=out.work_item_id, content_hash="h", ending=ending)
         events = decide(self.state, report, self.now)
         self.add(*events)
@@ -239,7 +247,7 @@ def test_what_every_dispatch_would_meet_pauses_the_run_once() -> None:
 def test_a_child_that_reaches_its_reservation_goes_on_while_the_budget_has_more() -> None:
     run = Run(task("a"), settings=Settings(budget_usd=10.0))
     run.succeed_until(Stage.IMPLEMENT)
-    retry = retry_of(run.end(failing(Cause.BUDGET)))
+    retry = retry_of(run.end(failing(Cause.BUDGET), max_budget_usd=1.0))
     assert (retry.attempt, retry.spends_attempt) == (1, False)
 
 

@@ -16,6 +16,7 @@ from orchestrator.core.events import (
     RunPaused,
     SettingsChanged,
     StageDispatched,
+    TaskChanged,
     TaskFailed,
     TaskHeld,
     TaskRequeued,
@@ -62,6 +63,10 @@ def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
             return bool(steer.requeue(state, args.tasks, reason=""))
         case "abandon":
             return bool(steer.abandon(state, args.tasks, reason="", live=()))
+        case "set" if args.task:
+            return bool(steer.change_task(state, args.task, pairs_of(args.pairs), by=""))
+        case "set":
+            return bool(steer.change_settings(state, pairs_of(args.pairs), by=""))
         case "unpause" if args.raise_budget:
             return bool(steer.raise_budget(state, args.raise_budget, by=""))
         case "unpause":
@@ -78,11 +83,18 @@ def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
             due = plan(state, now=now, capacity=Capacity(limit=3))
             is_whole = state.mode is Mode.HEADLESS and state.tasks and not state.missing
             is_useful = due.starts or due.finalize or due.wake_at or state.in_flight
-            return bool(is_whole and (is_useful or due.stalled in {"paused", "budget"}))
+            is_to_be_mended = due.stalled.partition(":")[0] in {
+                *("paused", "budget", "task_budget", "stage_budget"),
+            }
+            return bool(is_whole and (is_useful or is_to_be_mended))
         case "tail":
             return bool(steer.find_task(state, args.task).records)
         case other:
             return other == "watch"
+
+
+def pairs_of(words: list[str]) -> dict[str, str]:
+    return dict(zip(words[::2], words[1::2], strict=True))
 
 
 def by_hand(task: str, stage: Stage = Stage.SCOPE) -> StageDispatched:
@@ -98,6 +110,8 @@ def completed(task: str, *depends_on: str) -> list[KnownEvent]:
 
 
 BUDGET = SettingsChanged(changes={"budget_usd": 0.75})
+TASK_BUDGET = TaskChanged(task_id=TaskId("T1"), changes={"budget_usd": 0.0})
+STAGE_BUDGET = SettingsChanged(changes={"scope_budget_usd": 0.0})
 STALE = [
     *completed("T1"), *completed("T2", "T1"), *completed("T3", "T2"),
     TaskRequeued(task_id=TaskId("T1"), round=2),
@@ -130,6 +144,18 @@ STATES: dict[str, tuple[RunState, DriverStatus, float]] = {
     "paused": (run(added("T1"), RunPaused(reason="lunch")), NONE, 60),
     "budget": (run(*completed("T1"), *in_scope("T2"), BUDGET), EXITED, 60),
     "budget raised": (run(*completed("T1"), *in_scope("T2")), EXITED, 60),
+    "paused at the budget": (
+        run(*completed("T1"), *in_scope("T2"), BUDGET, RunPaused(reason="budget: spent")),
+        EXITED,
+        60,
+    ),
+    "budget, by hand": (
+        run(*completed("T1"), *in_scope("T2"), BUDGET, mode=Mode.INTERACTIVE),
+        NONE,
+        60,
+    ),
+    "a task's budget": (run(*in_scope("T1"), *in_scope("T2"), TASK_BUDGET), EXITED, 60),
+    "a stage's budget": (run(*in_scope("T1"), STAGE_BUDGET), EXITED, 60),
     "held": (run(added("T1"), HELD), NONE, 60),
     "stale": (run(*STALE, *again("T1"), RunFinalized(state=RunStatus.COMPLETED)), EXITED, 60),
     "not finalized": (run(*completed("T1")), DEAD, 60),
@@ -181,6 +207,18 @@ def test_a_spent_budget_is_raised_to_a_number() -> None:
     assert commands(state, driver)[0] == "unpause --raise-budget 1.50"
     # What its last driver said is past once the budget has been raised.
     assert "raise-budget" not in " ".join(commands(STATES["budget raised"][0], driver))
+
+
+def test_a_run_that_paused_at_its_budget_goes_on_with_more() -> None:
+    state, driver, _ = STATES["paused at the budget"]
+    assert commands(state, driver) == ["unpause --raise-budget 1.50", "run-headless --wait"]
+    state, driver, _ = STATES["budget, by hand"]
+    assert commands(state, driver) == ["unpause --raise-budget 1.50"]
+
+
+def test_a_budget_of_one_task_or_stage_is_raised_alone() -> None:
+    assert commands(*STATES["a task's budget"][:2])[0] == "set --task T1 budget_usd 1"
+    assert commands(*STATES["a stage's budget"][:2])[0] == "set scope_budget_usd 1"
 
 
 def test_missing_tasks_are_to_be_added() -> None:

@@ -1,0 +1,79 @@
+"""Why nothing can happen any more without a person, and the command that mends it.
+
+Invariant: each command is one that can be pasted, and changes something.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+from orchestrator.core.budget import Limit, used_up
+from orchestrator.core.events import KnownEvent, RunPaused
+from orchestrator.core.model import TaskStatus
+from orchestrator.core.plan import Plan
+from orchestrator.core.remainder import raised_usd, to_finish
+from orchestrator.core.state import RunState, TaskState
+
+NAMED_MAX = 3
+
+
+def why_stalled(state: RunState, stalled: str) -> str:
+    """``stalled``: as the plan says it."""
+    if stalled == "paused":
+        why = (state.paused or "").removesuffix("; then: orchestrator unpause")
+        if why.startswith("budget: "):
+            return why
+        return f"paused: {why}; go on: {_command(state, 'unpause')}"
+    if stalled == "budget":
+        return out_of_money(state)
+    if stalled.startswith(("task_budget:", "stage_budget:")):
+        return _tasks_without_money(state)
+    return stalled
+
+
+def pause_for_money(
+    state: RunState, due: Plan, notes: Sequence[KnownEvent]
+) -> Sequence[KnownEvent]:
+    """A pause, where that is still so; ``notes`` go out with it."""
+    if due.stalled != "budget":
+        return ()
+    return [*notes, RunPaused(reason=out_of_money(state), by="driver")]
+
+
+def out_of_money(state: RunState) -> str:
+    """The run's budget is spent."""
+    budget, spent = state.settings.budget_usd or 0.0, state.totals.cost_usd
+    left = to_finish(state)
+    raised = raised_usd(budget, spent, left.usd if left.is_known else None)
+    return (
+        f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for another "
+        f"stage; {left.in_words()}; raise it: "
+        + _command(state, "unpause", "--raise-budget", f"{raised:g}")
+    )
+
+
+def _tasks_without_money(state: RunState) -> str:
+    waiting = (TaskStatus.READY, TaskStatus.COOLING)
+    found = [
+        (task, limit)
+        for task in state.tasks.values()
+        if task.status in waiting and (limit := used_up(state, task)) is not None
+    ]
+    told = [_raise(state, task, limit) for task, limit in found[:NAMED_MAX]]
+    more = f"; and {len(found) - NAMED_MAX} tasks more" if len(found) > NAMED_MAX else ""
+    return f"budget: {'; '.join(told)}{more}"
+
+
+def _raise(state: RunState, task: TaskState, limit: Limit) -> str:
+    raised = raised_usd(limit.budget_usd, limit.spent_usd, None)
+    of = f"{limit.spent_usd:.2f} of {limit.budget_usd:.2f} USD"
+    if limit.name.startswith("stage_budget:"):
+        return f"{task.stage} of {task.id} has cost {of}, raise it for all: " + _command(
+            state, "set", f"{task.stage}_budget_usd", f"{raised:g}"
+        )
+    return f"{task.id} has cost {of}, raise it: " + _command(
+        state, "set", "--task", task.id, "budget_usd", f"{raised:g}"
+    )
+
+
+def _command(state: RunState, *words: str) -> str:
+    return shlex.join(("orchestrator", "--run", state.run_id, *words))
