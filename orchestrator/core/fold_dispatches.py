@@ -104,8 +104,8 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         state.totals.add(event.stage, event.cost)
     if event.outcome not in _NO_VERDICT:
         state.history.add(_sample(event))
-    if event.checkpoint is not None:
-        task.checkpoints[event.stage] = event.checkpoint
+    if event.checkpoint is not None and event.stage is Stage.IMPLEMENT:
+        task.checkpoint = event.checkpoint
     if event.output is not None:
         task.outputs[event.stage] = event.output
     if event.status is ResultStatus.SUCCESS and event.outcome in _MOVES_ON:
@@ -149,7 +149,7 @@ def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
     task.infrastructure_retries = 0
     task.interrupted = False
     task.tree_before = ""
-    if task.signature.startswith(f"{event.stage}:"):
+    if task.signature and task.signature.startswith(f"{event.stage}:"):
         task.signature = ""
     stages = task.pipeline.stages
     following = stages[stages.index(event.stage) + 1 :]
@@ -179,6 +179,7 @@ def _clear_up(state: RunState, stage: Stage) -> None:
 def _complete(state: RunState, task: TaskState) -> None:
     set_status(state, task, TaskStatus.COMPLETED)
     task.outputs.clear()
+    task.checkpoint = None
     task.learnings = ""
     state.failures_in_row = 0
     for dependent_id in state.dependents.get(task.id, ()):

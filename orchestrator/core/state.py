@@ -142,7 +142,8 @@ class TaskState:
     tree_before: str = ""
     outputs: dict[Stage, Any] = field(default_factory=dict)
     """The last structured output of each stage; dropped when the task is done."""
-    checkpoints: dict[Stage, Checkpoint] = field(default_factory=dict)
+    checkpoint: Checkpoint | None = None
+    """Of the last implement that went well: what is delivered.  Dropped when the task is done."""
     cost_usd: float = 0.0
     stage_usd: dict[Stage, float] = field(default_factory=dict)
     """What each stage has cost in this round."""

@@ -5,7 +5,7 @@ diagram in docs/ read the same table.  What is not in it is an InvariantBroken.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.graph import push_cooling, push_ready
@@ -49,6 +49,11 @@ TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     _S.SUPERSEDED: frozenset(),
 }
 
+_INDEXES: Mapping[TaskStatus, Callable[[RunState, TaskState], None]] = {
+    _S.READY: push_ready,
+    _S.COOLING: push_cooling,
+}
+
 
 def require(holds: bool, message: str) -> None:
     if not holds:
@@ -88,10 +93,9 @@ def set_status(state: RunState, task: TaskState, status: TaskStatus) -> None:
     state.counts[task.status] -= 1
     state.counts[status] = state.counts.get(status, 0) + 1
     task.status = status
-    if status is TaskStatus.READY:
-        push_ready(state, task)
-    elif status is TaskStatus.COOLING:
-        push_cooling(state, task)
+    index = _INDEXES.get(status)
+    if index is not None:
+        index(state, task)
 
 
 def make_ready_if_met(state: RunState, task: TaskState) -> None:

@@ -201,7 +201,7 @@ def engine_inputs(
             }
         case _:
             own = {
-                "checkpoint": msgspec.to_builtins(task.checkpoints.get(Stage.IMPLEMENT)),
+                "checkpoint": msgspec.to_builtins(task.checkpoint),
                 "start_commit": start_commit(task),
                 "message": commit_message(task),
             }
