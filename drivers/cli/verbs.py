@@ -60,6 +60,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("watch", "status, kept up to date"),
             Verb("tail", "what a task's agent is doing"),
             Verb("audit", "check that everything dispatched and paid is accounted for"),
+            Verb("cost-report", "where the money went, and what of it was of use"),
         ),
     ),
     (
@@ -80,7 +81,6 @@ VERBS = {verb.name: verb for _, verbs in GROUPS for verb in verbs}
 NOT_BUILT = frozenset(
     {
         "approve",
-        "cost-report",
         "dashboard",
         "forecast",
         "hold",

@@ -8,6 +8,7 @@ import msgspec
 from orchestrator.core.events import KnownEvent
 from orchestrator.core.model import StageResult, WorkItem
 from orchestrator.core.settings import Settings
+from orchestrator.views.cost_report import CostReport
 from orchestrator.views.status import Status
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -34,6 +35,7 @@ def schemas(more: Mapping[str, Any] | None = None) -> dict[str, dict[str, Any]]:
         "stage_result": StageResult,
         "settings": Settings,
         "status": Status,
+        "cost_report": CostReport,
         **(more or {}),
     }
     found = {"event": _event()}
