@@ -266,7 +266,7 @@ def _hold_work(verdict: Verdict, batch: Batch, state: RunState) -> None:
         needed = [str(task.id), *map(str, task.depends_on)]
         there = git(batch.home.repository, "ls-tree", "-r", "--name-only", task.branch)
         for name in needed:
-            is_there = f"rehearsal/{name}.md" in there.splitlines()
+            is_there = f"REHEARSAL-{name}.txt" in there.splitlines()
             verdict.hold(f"{name}'s change is not on {task.branch}", is_so=is_there)
         files = list((batch.store.stages_dir / task.slug).glob("[0-9][0-9]-*.json"))
         is_whole = len(files) == task.records and all(json.loads(f.read_text()) for f in files)

@@ -220,9 +220,10 @@ def _faults(value: Any, where: str) -> tuple[Fault, ...]:
 
 
 def _default_change(who: Who) -> Step:
+    """A plain text file at the top: no build tool takes it for a package, nor a linter for code."""
     slug = "".join(c if c.isalnum() else "-" for c in who.task).strip("-") or "task"
     text = f"Task {who.task}, attempt {who.attempt or 1}: changed by the rehearsal agent.\n"
-    return Step("Write", {"file_path": f"rehearsal/{slug}.md", "content": text})
+    return Step("Write", {"file_path": f"REHEARSAL-{slug}.txt", "content": text})
 
 
 def _default_output(who: Who, steps: tuple[Step, ...]) -> Any:

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,22 @@ def test_a_mistake_in_a_step_is_named(tmp_path: Path, step: str) -> None:
     scenario = loaded(tmp_path, f"call = [{{ do = [{step}] }}]")
     with pytest.raises(ScenarioError, match="call 1"):
         scenario.call(Who("T1", "implement", 1), 1)
+
+
+def test_the_least_change_leaves_a_flat_package_one_that_can_be_built(tmp_path: Path) -> None:
+    """A directory, or a module, at the top would be taken for a second package."""
+    (tmp_path / "src.py").write_text("")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (step,) = Scenario().call(Who("#1", "implement", 1), 1).steps
+    written = tmp_path / step.input["file_path"]
+    written.parent.mkdir(exist_ok=True)
+    written.write_text(step.input["content"])
+    find = (
+        "from setuptools.discovery import FlatLayoutModuleFinder as M, FlatLayoutPackageFinder as P;"
+        "print(P.find('.'), M.find('.'))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", find], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "['package'] ['src']\n"
