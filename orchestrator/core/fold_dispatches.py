@@ -102,8 +102,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         task.cost_usd += event.cost.cost_usd
         task.stage_usd[event.stage] = task.stage_usd.get(event.stage, 0.0) + event.cost.cost_usd
         state.totals.add(event.stage, event.cost)
-    if event.outcome not in _NO_VERDICT:
-        state.history.add(_sample(event))
+    _remember(state, task, event)
     if event.checkpoint is not None and event.stage is Stage.IMPLEMENT:
         task.checkpoint = event.checkpoint
     if event.output is not None:
@@ -120,19 +119,25 @@ _PASSING = frozenset({Cause.OUTAGE, Cause.AUTH})
 _MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
 
 
-_NO_VERDICT = frozenset({Outcome.AGAIN})
-
-
-def _sample(event: StageRecorded) -> Sample:
-    cost = event.cost
-    return Sample(
+def _remember(state: RunState, task: TaskState, event: StageRecorded) -> None:
+    """What an attempt took, once there is a verdict: its dispatches without one count in."""
+    took_s = event.exit.duration_s or max(0.0, event.ended_at - event.started_at)
+    task.unjudged_s += took_s
+    task.unjudged_usd += event.cost.cost_usd if event.cost else 0.0
+    if event.outcome is Outcome.AGAIN:
+        return
+    sample = Sample(
         stage=event.stage,
         model="" if event.stage.is_deterministic else event.model,
         outcome=event.outcome,
-        duration_s=event.exit.duration_s or max(0.0, event.ended_at - event.started_at),
-        cost_usd=cost.cost_usd if cost else 0.0,
+        duration_s=round(task.unjudged_s, 3),
+        cost_usd=task.unjudged_usd,
         peak_memory_bytes=event.exit.peak_memory_bytes,
+        attempt=task.tries(event.stage, event.attempt),
+        task=task.id,
     )
+    state.history.add(sample)
+    task.unjudged_s = task.unjudged_usd = 0.0
 
 
 def _start_afresh(task: TaskState) -> None:

@@ -21,6 +21,8 @@ from orchestrator.core.events import (
     Unknown,
     WindowObserved,
 )
+from orchestrator.core.graph import measure_heights
+from orchestrator.core.pace import learn_paces
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
 from orchestrator.core.transitions import require
@@ -81,10 +83,13 @@ def cooldown_ended(state: RunState, event: CooldownEnded, entry: Entry) -> None:
 def history_loaded(state: RunState, event: HistoryLoaded, entry: Entry) -> None:
     """In place of what was loaded before; this run's own samples stay the newest."""
     state.history.load(event.samples)
+    learn_paces(state)
+    measure_heights(state)
 
 
 def forecast_made(state: RunState, event: ForecastMade, entry: Entry) -> None:
     state.forecast = state.forecast or event
+    state.outlook = event
 
 
 def window_observed(state: RunState, event: WindowObserved, entry: Entry) -> None:

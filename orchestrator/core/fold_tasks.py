@@ -41,7 +41,7 @@ def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
     state.slugs[event.slug] = task.id
     state.counts[TaskStatus.WAITING] = state.counts.get(TaskStatus.WAITING, 0) + 1
     state.missing.pop(task.id, None)
-    state.finalized = None
+    _open_again(state)
     for need in event.depends_on:
         if need in event.satisfied:
             continue
@@ -52,6 +52,11 @@ def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
             task.unmet.add(need)
     raise_heights(state, task)
     make_ready_if_met(state, task)
+
+
+def _open_again(state: RunState) -> None:
+    if state.finalized is not None:
+        state.finalized = state.forecast = state.outlook = None
 
 
 def task_changed(state: RunState, event: TaskChanged, entry: Entry) -> None:
@@ -128,7 +133,7 @@ def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
         cost_usd=task.cost_usd,
     )
     state.tasks[task.id] = fresh
-    state.finalized = None
+    _open_again(state)
     set_status(state, fresh, TaskStatus.WAITING)
     make_ready_if_met(state, fresh)
     _reopen_dependents(state, fresh)

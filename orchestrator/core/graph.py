@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from orchestrator.core.model import TaskId, TaskStatus
+from orchestrator.core.pace import span
 from orchestrator.core.state import ReadyItem, RunState, TaskState
 
 HeapItem = TypeVar("HeapItem", bound=tuple[Any, ...])
@@ -32,10 +33,7 @@ def best_first(heap: Sequence[HeapItem]) -> Iterator[HeapItem]:
 
 def raise_heights(state: RunState, task: TaskState) -> None:
     """Let a new task count in the priority of all it depends on."""
-    task.height = len(task.pipeline.stages) + max(
-        (state.tasks[d].height for d in state.dependents.get(task.id, ()) if d in state.tasks),
-        default=0,
-    )
+    task.height = span(state, task) + _highest_dependent(state, task)
     queue = deque([task])
     while queue:
         lower = queue.popleft()
@@ -43,12 +41,39 @@ def raise_heights(state: RunState, task: TaskState) -> None:
             upper = state.tasks.get(need)
             if upper is None:
                 continue
-            height = len(upper.pipeline.stages) + lower.height
+            height = span(state, upper) + lower.height
             if height > upper.height:
-                upper.height = height
-                if upper.status is TaskStatus.READY:
-                    push_ready(state, upper)
+                _set_height(state, upper, height)
                 queue.append(upper)
+
+
+def measure_heights(state: RunState) -> None:
+    """Of all tasks anew, where what stages take has been learned: once for each of them."""
+    above = dict.fromkeys(state.tasks, 0)
+    for task in state.tasks.values():
+        for need in task.depends_on:
+            if need in above:
+                above[need] += 1
+    queue = deque(task_id for task_id, n in above.items() if not n)
+    while queue:
+        task = state.tasks[queue.popleft()]
+        _set_height(state, task, span(state, task) + _highest_dependent(state, task))
+        for need in task.depends_on:
+            if need in above:
+                above[need] -= 1
+                if not above[need]:
+                    queue.append(need)
+
+
+def _highest_dependent(state: RunState, task: TaskState) -> float:
+    dependents = state.dependents.get(task.id, ())
+    return max((state.tasks[d].height for d in dependents if d in state.tasks), default=0.0)
+
+
+def _set_height(state: RunState, task: TaskState, height: float) -> None:
+    task.height = height
+    if task.status is TaskStatus.READY:
+        push_ready(state, task)
 
 
 def push_ready(state: RunState, task: TaskState) -> None:

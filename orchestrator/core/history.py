@@ -14,7 +14,7 @@ SAMPLES_MAX = 64
 
 
 class Sample(Record, frozen=True, kw_only=True):
-    """One dispatch that came to a verdict."""
+    """One attempt that came to a verdict, with all of the dispatches that it took."""
 
     stage: Stage
     model: str = ""
@@ -23,6 +23,10 @@ class Sample(Record, frozen=True, kw_only=True):
     duration_s: float
     cost_usd: float = 0.0
     peak_memory_bytes: int = 0
+    attempt: int = 1
+    """Of its stage; of one after implement, which of the works it was done on."""
+    task: str = ""
+    """Whose: what samples of one task share.  Of a past run, ``<run>/<task>``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,6 +52,14 @@ class History:
         key = (sample.stage, sample.model)
         self._keep(sample)
         self.own[key] = min(self.own.get(key, 0) + 1, SAMPLES_MAX)
+
+    def past_samples(self) -> list[Sample]:
+        """Other runs', as far as this run's own have not taken their place."""
+        return [
+            sample
+            for key, kept in self.samples.items()
+            for sample in kept[: len(kept) - self.own.get(key, 0)]
+        ]
 
     def own_samples(self) -> list[Sample]:
         return [

@@ -147,10 +147,18 @@ class TaskState:
     cost_usd: float = 0.0
     stage_usd: dict[Stage, float] = field(default_factory=dict)
     """What each stage has cost in this round."""
+    unjudged_s: float = 0.0
+    """What the present attempt's dispatches have taken that came to no verdict."""
+    unjudged_usd: float = 0.0
     extensions: int = 0
     """How often the present attempt has used up what it had reserved."""
     stale: bool = False
     """A dependency was requeued after this task had built on it."""
+
+    def tries(self, stage: Stage, attempt: int) -> int:
+        """At the work as it is now: what follows implement is done anew with each of its."""
+        before = stage in {Stage.INTAKE, Stage.SCOPE, Stage.IMPLEMENT}
+        return attempt if before else max(attempt, self.attempts.get(Stage.IMPLEMENT, 1))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -236,8 +244,12 @@ class RunState:
     finalized: RunStatus | None = None
     driver: str = ""
     history: History = field(default_factory=History)
+    pace_s: dict[tuple[Stage, str], float] = field(default_factory=dict)
+    """What a stage with a model takes, as it was learned from past runs: heights rest on it."""
     forecast: ForecastMade | None = None
-    """The first one since the run was made, or opened again."""
+    """The first one since the run was made, or opened again: it is scored at the end."""
+    outlook: ForecastMade | None = None
+    """The last one."""
     audit: Counters = field(default_factory=Counters)
     totals: Totals = field(default_factory=Totals)
 

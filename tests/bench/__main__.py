@@ -1,11 +1,11 @@
-"""``scripts/bench``: four of the performance goals, each beside a peer or a limit."""
+"""``scripts/bench``: five of the performance goals, each beside a peer or a limit."""
 
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench import commands, latency, overhead, shim_cost
+from tests.bench import commands, latency, order, overhead, shim_cost
 
 
 def main() -> int:
@@ -14,6 +14,7 @@ def main() -> int:
         for title, measure in (
             ("Overhead of a stage (goal 2)", overhead.report),
             ("Child's exit to its successor's start (goal 4)", latency.report),
+            ("Order of work (goal 5)", order.report),
             ("Commands (goal 7)", commands.report),
             ("The shim (goal 9)", shim_cost.report),
         ):
