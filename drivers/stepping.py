@@ -97,7 +97,11 @@ async def record_result(run: LiveRun, store: RunStore, result: StageResult) -> d
         if lease is None or reason:
             await _reject(run, outside, result, reason)
             raise Refused(reason)
-        recorded = await _record(run, outside, lease, _ending_of(result, lease, outside))
+        stem = store.stem(
+            run.state.tasks[lease.task_id].slug, lease.stage, lease.attempt, lease.dispatch
+        )
+        cost = wiring.cost_of_result(result, lease, stem)
+        recorded = await _record(run, outside, lease, _ending_of(result, lease, cost, outside))
         await _finalize_if_settled(run, outside)
         task = run.state.tasks[result.task_id]
         kept = await _tidy(run.state, outside, task, lease.worktree)
@@ -249,9 +253,8 @@ def _why_not(lease: Lease | None, run_id: str, result: StageResult) -> str:
     return ""
 
 
-def _ending_of(result: StageResult, lease: Lease, outside: Outside) -> Ending:
+def _ending_of(result: StageResult, lease: Lease, cost: CallCost, outside: Outside) -> Ending:
     now = outside.host.now()
-    cost = CallCost(cost_usd=result.cost_usd or 0.0, metered=result.cost_usd is not None)
     cause, error = CAUSES.get(result.status), result.error or ""
     status = result.status
     if status is ResultStatus.SUCCESS:

@@ -6,8 +6,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from adapters.execution.claude.by_hand import cost_by_hand
 from adapters.execution.claude.environment import secret_values
 from adapters.execution.claude.lane import ClaudeLane
 from adapters.execution.claude.schema import misfit
@@ -20,10 +22,10 @@ from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
 from drivers.tracebacks import keep_tracebacks
 from orchestrator.core.errors import EnvironmentFault
-from orchestrator.core.model import ENGINE_LANE, SessionId, Stage
+from orchestrator.core.model import ENGINE_LANE, CallCost, SessionId, Stage, StageResult
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.settings import Project
-from orchestrator.core.state import RunState
+from orchestrator.core.state import Lease, RunState
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
@@ -71,6 +73,22 @@ def output_mistake(stage: Stage, output: Any) -> str:
     """What is wrong with a stage's structured output, in one line; "" where nothing is."""
     schema = OUTPUT_SCHEMAS.get(stage)
     return "" if schema is None else misfit(output, schema)
+
+
+def cost_of_result(result: StageResult, lease: Lease, stem: Path) -> CallCost:
+    """As ``record`` was told, or estimated.  ``stem``: of the dispatch's files."""
+    try:
+        prompt_chars = stem.with_name(stem.name + ".prompt.txt").stat().st_size
+    except OSError:
+        prompt_chars = 0
+    said = result.raw_output or str(result.structured_output or "")
+    return cost_by_hand(
+        result.cost_usd,
+        result.usage,
+        model=lease.model,
+        prompt_chars=prompt_chars,
+        said_chars=len(said),
+    )
 
 
 def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatcher) -> Outside:

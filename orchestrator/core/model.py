@@ -221,7 +221,9 @@ class CallCost(Record, frozen=True, kw_only=True):
     session_total_usd: float | None = None
     """The session's running total, as the client reported it."""
     metered: bool = True
-    """False where no figure was reported and ``cost_usd`` is an estimate from token counts."""
+    """False where a part of ``cost_usd`` was not reported, and is estimated from tokens."""
+    estimated_usd: float = 0.0
+    """That part."""
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0

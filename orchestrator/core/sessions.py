@@ -41,13 +41,12 @@ def book_call(task: TaskState, event: StageRecorded) -> None:
 
 
 def _book_cost(session: Session, cost: CallCost) -> None:
-    """A total that has not grown says nothing about what was estimated before it."""
+    """A total that has grown settles what was estimated before it; another says nothing of it."""
     total_usd = cost.session_total_usd or 0.0
     if total_usd <= session.total_usd:
         session.estimated_usd += cost.cost_usd
         return
-    grown_usd = total_usd - session.total_usd
-    session.estimated_usd = 0.0 if cost.metered else max(cost.cost_usd - grown_usd, 0.0)
+    session.estimated_usd = cost.estimated_usd
     session.total_usd = total_usd
 
 

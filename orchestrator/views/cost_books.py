@@ -146,10 +146,12 @@ def split(event: StageRecorded) -> dict[str, Sums]:
     shares = shared_out(
         round(cost.cost_usd * NANOS), {model: used.cost_usd for model, used in usage.items()}
     )
+    guessed_usd = 0.0 if cost.metered else cost.estimated_usd or cost.cost_usd
+    guessed = shared_out(round(guessed_usd * NANOS), dict(shares))
     parts = {
         model: Sums(
             nanos=shares[model],
-            unmetered_nanos=0 if cost.metered else shares[model],
+            unmetered_nanos=guessed[model],
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cache_read_tokens=used.cache_read_tokens,

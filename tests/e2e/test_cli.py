@@ -56,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ("--run r2 init-run --budget-usd lots", 2, "a number"),
         ("--run a/b init-run", 2, "a/b"),
         ("schema evnt", 2, "did you mean event?"),
-        ("schema nope", 2, "there are cost_row, "),
+        ("schema nope", 2, "there are cost_report, cost_row, "),
         ("--run status", 2, "--run has no value, or no command follows: --run VALUE status …"),
         ("--run --json status", 2, "--run has no value before --json"),
         ("--run", 2, "--run has no value"),

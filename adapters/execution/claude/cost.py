@@ -9,7 +9,7 @@ token counts, model by model.
 """
 
 import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ CUMULATIVE_SINCE = (2, 1, 277)
 """The first client whose totals run over a resumed session."""
 
 _OPEN_MESSAGES_MAX = 64
-_CHARS_PER_TOKEN = 4
+CHARS_PER_TOKEN = 4
 _SAME_USD = 1e-6
 
 
@@ -62,6 +62,8 @@ class Totals(NamedTuple):
     """The figures of one result line."""
 
     total_usd: float
+    is_reported: bool
+    """There was a usable figure; otherwise ``total_usd`` is 0."""
     by_model: dict[str, ModelUsage]
     """Over the session, with clients that accumulate."""
     own: dict[str, ModelUsage] | None
@@ -70,8 +72,10 @@ class Totals(NamedTuple):
 
 def totals(result: Mapping[str, Any]) -> Totals:
     own = result.get("model_usage_since_last_result")
+    usd = number(result.get("total_cost_usd"))
     return Totals(
-        total_usd=max(number(result.get("total_cost_usd")) or 0.0, 0.0),
+        total_usd=max(usd or 0.0, 0.0),
+        is_reported=usd is not None and usd >= 0,
         by_model=_by_model(result.get("modelUsage")),
         own=_by_model(own) if isinstance(own, dict) else None,
     )
@@ -98,6 +102,8 @@ class Meter:
         self.last: Totals | None = None
         self._own: dict[str, ModelUsage] | None = {}
         self._open: OrderedDict[str, tuple[Tokens, int]] = OrderedDict()
+        self._paid: deque[str] = deque(maxlen=_OPEN_MESSAGES_MAX)
+        """Messages that a result accounted for: their lines may come late, or twice."""
         self._unaccounted: dict[str, ModelUsage] = {}
 
     def message(self, message_id: str, tokens: Tokens, chars: int) -> None:
@@ -106,6 +112,8 @@ class Meter:
         The output is counted at the beginning of a message, so what it says (``chars`` of this
         line) may be the better figure.
         """
+        if message_id in self._paid:
+            return
         if message_id in self._open:
             before, chars_before = self._open.pop(message_id)
             tokens = Tokens(tokens.model, *map(max, zip(tokens[1:], before[1:], strict=True)))
@@ -115,29 +123,41 @@ class Meter:
             self._close(*self._open.popitem(last=False)[1])
 
     def result(self, found: Totals) -> None:
+        """A line that comes twice is known by its total, which has not grown."""
+        has_grown = self.last is None or found.total_usd > self.last.total_usd + _SAME_USD
         self.last = found
         if found.own is None:
             self._own = None
-        elif self._own is not None:
+        elif self._own is not None and has_grown:
             self._own = _sum(self._own, found.own)
         if found.total_usd > 0:
+            self._paid.extend(self._open)
             self._open.clear()
             self._unaccounted.clear()
 
-    def call_cost(self, before: Mapping[str, Any], version: str) -> CallCost | None:
+    def call_cost(
+        self, before: Mapping[str, Any], version: str, asked: Tokens | None = None
+    ) -> CallCost | None:
         """``before``: what the session had been charged, ``{total_usd, estimated_usd, usage}``.
+        ``asked``: a request that was probably sent, for where nothing else is known of it.
 
         None: nothing is known to have been used, and no figure was reported.
         """
         estimate = self._estimate()
+        is_reported = self.last is not None and self.last.is_reported
+        if not estimate and not is_reported and asked is not None:
+            self._close(asked, 0)
+            estimate = self._estimate()
         if self.last is None and not estimate:
             return None
         metered, usd = self._metered(before, version)
+        estimated_usd = sum(usage.cost_usd for usage in estimate.values())
         by_model = _sum(metered, estimate)
         return CallCost(
-            cost_usd=usd + sum(usage.cost_usd for usage in estimate.values()),
+            cost_usd=usd + estimated_usd,
             session_total_usd=self._session_total(before),
             metered=not estimate,
+            estimated_usd=estimated_usd,
             input_tokens=sum(usage.input_tokens for usage in by_model.values()),
             output_tokens=sum(usage.output_tokens for usage in by_model.values()),
             cache_read_tokens=sum(usage.cache_read_tokens for usage in by_model.values()),
@@ -156,7 +176,7 @@ class Meter:
         if self._own is not None:
             own_usd = sum(usage.cost_usd for usage in self._own.values())
             # More, where an earlier call was charged whose result nobody saw: but for what was
-            # booked of it as an estimate.
+            # booked of it as an estimate.  Never less: the client may have forgotten that call.
             grown_usd -= number(before.get("estimated_usd")) or 0.0
             if grown_usd <= own_usd + _SAME_USD or not before:
                 return self._own, own_usd
@@ -178,17 +198,26 @@ class Meter:
         return self._unaccounted
 
     def _close(self, tokens: Tokens, chars: int) -> None:
-        tokens = tokens._replace(output=max(tokens.output, chars // _CHARS_PER_TOKEN))
-        price = price_of(tokens.model)
-        usage = ModelUsage(
-            input_tokens=tokens.input,
-            output_tokens=tokens.output,
-            cache_read_tokens=tokens.cache_read,
-            cache_write_tokens=tokens.cache_write,
-            cost_usd=sum(n * usd for n, usd in zip(tokens[1:], price, strict=True)) / 1e6,
-        )
+        tokens = tokens._replace(output=max(tokens.output, chars // CHARS_PER_TOKEN))
         if any(tokens[1:]):
+            usage = usage_at_list_price(tokens)
             self._unaccounted = _sum(self._unaccounted, {tokens.model: usage})
+
+
+def asked_at_least(model: str, prompt_chars: int) -> Tokens:
+    """A request with this prompt; what else was in it, nobody has said."""
+    return Tokens(model, max(1, prompt_chars // CHARS_PER_TOKEN), 0, 0, 0)
+
+
+def usage_at_list_price(tokens: Tokens) -> ModelUsage:
+    price = price_of(tokens.model)
+    return ModelUsage(
+        input_tokens=tokens.input,
+        output_tokens=tokens.output,
+        cache_read_tokens=tokens.cache_read,
+        cache_write_tokens=tokens.cache_write,
+        cost_usd=sum(n * usd for n, usd in zip(tokens[1:], price, strict=True)) / 1e6,
+    )
 
 
 def price_of(model: str) -> Price:
@@ -199,8 +228,10 @@ def _is_cumulative(
     last: Totals, usd_before: float, before: Mapping[str, ModelUsage], version: str
 ) -> bool:
     known = re.match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", version)
-    if known and tuple(map(int, known.groups())) < CUMULATIVE_SINCE:
-        return False
+    if known:
+        # By its tokens it may look otherwise: what was estimated is among those before.
+        is_new = tuple(map(int, known.groups())) >= CUMULATIVE_SINCE
+        return is_new and last.total_usd >= usd_before
     grown = all(
         model in last.by_model and min(_fields(_minus(last.by_model[model], usage))[:4]) >= 0
         for model, usage in before.items()

@@ -9,6 +9,7 @@ from typing import Any
 from adapters.execution.claude import session
 from adapters.execution.claude.classify import Ended, Verdict, classify
 from adapters.execution.claude.command import argv_of
+from adapters.execution.claude.cost import asked_at_least
 from adapters.execution.claude.environment import child_environment, read_oauth_token
 from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
 from adapters.execution.claude.wire import mapping, one_line
@@ -134,7 +135,12 @@ def _vanished(seen: Seen, session_id: SessionId | None, env: Mapping[str, str]) 
 
 
 def _cost(work: WorkItem, seen: Seen) -> CallCost | None:
-    return seen.meter.call_cost(mapping(work.inputs.get("session_before")), seen.version)
+    """A client that began has probably sent its prompt, unless the API is seen to refuse it."""
+    asked = None
+    if seen.started and not seen.api_retries:
+        asked = asked_at_least(seen.model or work.model, len(work.prompt))
+    before = mapping(work.inputs.get("session_before"))
+    return seen.meter.call_cost(before, seen.version, asked)
 
 
 def _evidence(work: WorkItem, seen: Seen) -> dict[str, Any]:
