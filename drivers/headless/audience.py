@@ -20,6 +20,7 @@ from orchestrator.core.events import (
     StageRecorded,
     TaskFailed,
     TaskHeld,
+    TaskRevived,
 )
 from orchestrator.core.state import RunState
 
@@ -87,8 +88,8 @@ class Listeners:
                 self.say("task failed", task=task, stage=stage)
             case CascadeBlocked(task_id=task, because=because):
                 self.say("blocked", task=task, because=because)
-            case TaskHeld(task_id=task):
-                self.say("held for a person", task=task)
+            case TaskHeld(task_id=task) | TaskRevived(task_id=task):
+                self.say(_BECOMES[type(entry.event)], task=task)
             case CooldownStarted(until=until):
                 self.say("cooling down", seconds=max(0, round(until - entry.ts)))
             case RunPaused(reason=reason):
@@ -97,3 +98,9 @@ class Listeners:
                 self.say("run ended", state=status)
             case _:
                 pass
+
+
+_BECOMES = {
+    TaskHeld: "held for a person",
+    TaskRevived: "goes on: what ended it was a storm",
+}

@@ -6,6 +6,7 @@ spends no attempt; only a verdict about the work does.
 
 import zlib
 
+from orchestrator.core import crashes
 from orchestrator.core.errors import StaleReport
 from orchestrator.core.events import (
     CascadeBlocked,
@@ -22,7 +23,7 @@ from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
 from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
 from orchestrator.core.state import Lease, RunState, TaskState
-from orchestrator.core.storm import storm_of, weather
+from orchestrator.core.storm import in_place_of
 
 PROBES_DOUBLED_MAX = 4
 LAST_WORDS_CHARS_MAX = 2_000
@@ -40,11 +41,9 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
         is_last = task.stage is task.pipeline.stages[-1]
         outcome = Outcome.COMPLETED if is_last else Outcome.ADVANCED
         return (_record(lease, report, outcome),)
-    signature = signature_of(task.stage, report.ending)
-    if alike := _storm(state, task, cause, signature):
-        again = _same_attempt(task, lease, report, signature=signature)
-        return (*again, *weather(state, alike, signature, report.ending.error))
-    return _failed(state, task, lease, report, now)
+    events = _failed(state, task, lease, report, now)
+    again = _same_attempt(task, lease, report, signature=signature_of(task.stage, report.ending))
+    return tuple(in_place_of(state, events, again, report.ending.error))
 
 
 def _failed(
@@ -67,7 +66,7 @@ def _failed(
         case Follow.ROTATE:
             return _rotate(state, task, lease, report)
         case Follow.AGAIN:
-            return _again(state, task, lease, report)
+            return _again(state, task, lease, report, now)
         case Follow.MORE_MONEY:
             return _more_money(state, task, lease, report)
         case Follow.WAIT_LIMIT:
@@ -76,13 +75,6 @@ def _failed(
             return _wait_outage(state, task, lease, report, now)
         case Follow.PAUSE:
             return _pause(state, task, lease, report, now)
-
-
-def _storm(state: RunState, task: TaskState, cause: Cause, signature: str) -> set[TaskId]:
-    """Where it would cost a task something, and is not about its work."""
-    if FOLLOWS[task.stage, cause] not in {Follow.RETRY, Follow.IMPLEMENT, Follow.REPAIR}:
-        return set()
-    return storm_of(state, task, cause, signature)
 
 
 def _answered(state: RunState, report: Report) -> tuple[TaskState, Lease]:
@@ -201,12 +193,19 @@ def _repair(
 
 
 def _again(
-    state: RunState, task: TaskState, lease: Lease, report: Report
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
-    if report.ending.cause is Cause.CRASH and task.crashes + 1 >= state.settings.dispatches_max:
+    """At once, but where it dies again and again; what ended with its driver says nothing."""
+    if report.ending.cause is not Cause.CRASH:
+        return _same_attempt(task, lease, report)
+    if task.crashes + 1 >= state.settings.dispatches_max:
         why = f"{task.stage} died {task.crashes + 1} times: {report.ending.error}"
         return _fail(state, task, lease, report, why)
-    return _same_attempt(task, lease, report)
+    if lease.ended_unattended:
+        return _same_attempt(task, lease, report)
+    not_before = crashes.again_at(state, task, now)
+    signature = signature_of(task.stage, report.ending)
+    return _same_attempt(task, lease, report, not_before=not_before, signature=signature)
 
 
 def _rotate(

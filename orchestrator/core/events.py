@@ -218,7 +218,7 @@ class RetryScheduled(_Event, frozen=True, kw_only=True):
 
 
 class AttemptRefunded(_Event, frozen=True, kw_only=True):
-    """An attempt that a storm took is given back: ``attempt`` is the task's present one again."""
+    """What a storm took is given back: ``attempt`` is the stage's present one again."""
 
     task_id: TaskId
     stage: Stage
@@ -230,6 +230,12 @@ class TaskFailed(_Event, frozen=True, kw_only=True):
     stage: Stage
     reason: str
     signature: str = ""
+
+
+class TaskRevived(_Event, frozen=True, kw_only=True):
+    """What ended it has turned out to be a storm: it goes on where it was."""
+
+    task_id: TaskId
 
 
 class CascadeBlocked(_Event, frozen=True, kw_only=True):
@@ -342,6 +348,7 @@ KnownEvent = (
     | RetryScheduled
     | AttemptRefunded
     | TaskFailed
+    | TaskRevived
     | CascadeBlocked
     | TaskHeld
     | TaskAbandoned

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.core import events as e
-from orchestrator.core import fold_dispatches, fold_run, fold_tasks
+from orchestrator.core import fold_dispatches, fold_run, fold_storm, fold_tasks
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.events import Entry, RunCreated
 from orchestrator.core.state import RunState
@@ -29,11 +29,12 @@ FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
     e.LeaseSuperseded: fold_dispatches.lease_superseded,
     e.ResultRejected: fold_run.result_rejected,
     e.RetryScheduled: fold_dispatches.retry_scheduled,
-    e.AttemptRefunded: fold_dispatches.attempt_refunded,
+    e.AttemptRefunded: fold_storm.attempt_refunded,
     e.TaskFailed: fold_tasks.task_failed,
     e.CascadeBlocked: fold_tasks.cascade_blocked,
     e.TaskHeld: fold_tasks.task_held,
     e.TaskAbandoned: fold_tasks.task_abandoned,
+    e.TaskRevived: fold_tasks.task_revived,
     e.TaskRequeued: fold_tasks.task_requeued,
     e.CooldownStarted: fold_run.cooldown_started,
     e.CooldownEnded: fold_run.cooldown_ended,

@@ -2,7 +2,6 @@
 
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.events import (
-    AttemptRefunded,
     ChildStarted,
     DispatchReclaimed,
     Entry,
@@ -11,12 +10,12 @@ from orchestrator.core.events import (
     StageDispatched,
     StageRecorded,
 )
+from orchestrator.core.fold_storm import all_clear, note_attempt, note_failure
 from orchestrator.core.graph import drop_void
 from orchestrator.core.history import Sample
 from orchestrator.core.model import Cause, Outcome, ResultStatus, Stage, TaskStatus
 from orchestrator.core.sessions import book_call, start_session
 from orchestrator.core.state import Lease, RunState, TaskState
-from orchestrator.core.storm import kind_of
 from orchestrator.core.transitions import (
     end_lease,
     leased,
@@ -109,10 +108,10 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         task.outputs[event.stage] = event.output
     if event.status is ResultStatus.SUCCESS and event.outcome in _MOVES_ON:
         _move_on(state, task, event)
-    elif event.signature:
+        return
+    note_failure(state, event)
+    if event.signature and event.outcome is not Outcome.AGAIN:
         task.signature = event.signature
-        kind = state.storm.setdefault(kind_of(event.signature), {})
-        kind[task.id] = (event.stage, event.attempt)
 
 
 _PASSING = frozenset({Cause.OUTAGE, Cause.AUTH})
@@ -172,13 +171,13 @@ def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
 
 def _clear_up(state: RunState, stage: Stage) -> None:
     """A success says that what is needed for its kind of stage is there."""
+    all_clear(state, stage)
     if stage.is_deterministic:
         if state.canary == "engine":
             state.canary = ""
         return
     state.canary = ""
     state.probes = 0
-    state.storm.clear()
 
 
 def _complete(state: RunState, task: TaskState) -> None:
@@ -197,6 +196,7 @@ def _complete(state: RunState, task: TaskState) -> None:
 def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> None:
     task = task_of(state, event.task_id)
     require(task.lease is None, "a task is retried while it runs")
+    note_attempt(state, task, event)
     left = event.stage is not task.stage
     moved = left or event.attempt != task.attempt
     task.stage, task.attempt = event.stage, event.attempt
@@ -220,21 +220,9 @@ def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> Non
     set_status(state, task, TaskStatus.READY if event.not_before is None else TaskStatus.COOLING)
 
 
-def attempt_refunded(state: RunState, event: AttemptRefunded, entry: Entry) -> None:
-    task = task_of(state, event.task_id)
-    require(task.lease is None, "an attempt is refunded while it runs")
-    require(
-        (task.stage, task.attempt) == (event.stage, event.attempt + 1),
-        "an attempt is refunded that is not the task's present one",
-    )
-    task.attempt = event.attempt
-    task.attempts[event.stage] = event.attempt
-    task.signature = ""
-    state.audit.attempts_spent -= 1
-
-
 def dispatch_reclaimed(state: RunState, event: DispatchReclaimed, entry: Entry) -> None:
-    task, _ = leased(state, event.task_id, event.work_item_id)
+    task, lease = leased(state, event.task_id, event.work_item_id)
+    lease.taken_up = event.how
     audit = state.audit
     match event.how:
         case "adopted":

@@ -21,6 +21,7 @@ from orchestrator.core.events import (
     Unknown,
     WindowObserved,
 )
+from orchestrator.core.fold_storm import forgive
 from orchestrator.core.graph import measure_heights
 from orchestrator.core.pace import learn_paces
 from orchestrator.core.settings import Settings
@@ -37,13 +38,15 @@ def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:
     state.paused = event.reason
     if event.systemic:
         state.canary = state.canary or "model"
+        state.is_stormy = True
+        forgive(state)
 
 
 def run_unpaused(state: RunState, event: RunUnpaused, entry: Entry) -> None:
     state.paused = None
     state.failures_in_row = 0
     state.failures_alike = 0
-    state.storm.clear()
+    state.troubles.clear()
 
 
 def stop_requested(state: RunState, event: StopRequested, entry: Entry) -> None:

@@ -11,7 +11,9 @@ from orchestrator.core.events import (
     TaskFailed,
     TaskHeld,
     TaskRequeued,
+    TaskRevived,
 )
+from orchestrator.core.fold_storm import forget
 from orchestrator.core.graph import DOOMED, push_cooling, push_ready, raise_heights
 from orchestrator.core.model import TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
@@ -103,6 +105,7 @@ def task_abandoned(state: RunState, event: TaskAbandoned, entry: Entry) -> None:
         state.audit.abandoned += 1
     set_status(state, task, TaskStatus.REJECTED)
     task.reason = event.reason or "abandoned"
+    forget(state, task.id)
 
 
 def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
@@ -133,10 +136,25 @@ def task_requeued(state: RunState, event: TaskRequeued, entry: Entry) -> None:
         cost_usd=task.cost_usd,
     )
     state.tasks[task.id] = fresh
+    forget(state, task.id)
     _open_again(state)
     set_status(state, fresh, TaskStatus.WAITING)
     make_ready_if_met(state, fresh)
     _reopen_dependents(state, fresh)
+
+
+def task_revived(state: RunState, event: TaskRevived, entry: Entry) -> None:
+    """As if it had not failed: its dependents wait for it again."""
+    task = task_of(state, event.task_id)
+    require(task.status is TaskStatus.FAILED, "a task is revived that has not failed")
+    task.reason = ""
+    set_status(state, task, TaskStatus.READY)
+    queue = deque([task.id])
+    while queue:
+        for dependent_id in state.dependents.get(queue.popleft(), ()):
+            dependent = state.tasks.get(dependent_id)
+            if dependent is not None and _wait_again(state, dependent):
+                queue.append(dependent_id)
 
 
 def _unmet(state: RunState, task: TaskState) -> set[TaskId]:
@@ -168,12 +186,15 @@ def _reopen_dependents(state: RunState, requeued: TaskState) -> None:
                 dependent.unmet.add(current)
                 if dependent.status is TaskStatus.READY:
                     set_status(state, dependent, TaskStatus.WAITING)
-            is_free = not any(
-                state.tasks[need].status in DOOMED
-                for need in dependent.unmet
-                if need in state.tasks
-            )
-            if dependent.status is TaskStatus.CASCADE_BLOCKED and is_free:
-                dependent.reason = ""
-                set_status(state, dependent, TaskStatus.WAITING)
-                make_ready_if_met(state, dependent)
+            _wait_again(state, dependent)
+
+
+def _wait_again(state: RunState, dependent: TaskState) -> bool:
+    """Where it was blocked, and nothing blocks it any more."""
+    needs = (state.tasks[need] for need in dependent.unmet if need in state.tasks)
+    if dependent.status is not TaskStatus.CASCADE_BLOCKED or any(n.status in DOOMED for n in needs):
+        return False
+    dependent.reason = ""
+    set_status(state, dependent, TaskStatus.WAITING)
+    make_ready_if_met(state, dependent)
+    return True

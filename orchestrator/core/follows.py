@@ -23,7 +23,7 @@ class Follow(Enum):
     ROTATE = auto()
     """The same attempt in a fresh session, at most ``rotations_max`` times: then it is spent."""
     AGAIN = auto()
-    """The same attempt, at once."""
+    """The same attempt, at once; after a growing delay where it dies again and again."""
     MORE_MONEY = auto()
     """The same attempt, resumed once every budget has more for it."""
     WAIT_LIMIT = auto()

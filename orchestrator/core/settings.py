@@ -63,6 +63,8 @@ class Settings(Record, frozen=True, kw_only=True):
     paused_lanes: tuple[str, ...] = ()
     retry_delay_s: float = 0.0
     outage_delay_s: float = 60.0
+    crash_delay_s: float = 10.0
+    """Before an attempt that has died twice goes on; doubled each time."""
     limit_delay_s: float = 900.0
     """How long to wait out a usage limit that did not say when it ends."""
     limit_jitter_s: float = 60.0

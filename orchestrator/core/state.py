@@ -55,8 +55,15 @@ class Lease:
     worktree: str
     branch: str
     max_budget_usd: float | None
+    taken_up: str = ""
+    """How, where a driver found it after a restart: as ``dispatch_reclaimed`` says."""
     shim: ProcessIdentity | None = None
     child: ProcessIdentity | None = None
+
+    @property
+    def ended_unattended(self) -> bool:
+        """While no driver lived: whatever ended the driver may have ended it, too."""
+        return self.taken_up in ("harvested", "resumed")
 
     @property
     def is_interactive(self) -> bool:
@@ -162,6 +169,17 @@ class TaskState:
 
 
 @dataclass(slots=True, kw_only=True)
+class Trouble:
+    """How a task has failed, and not for its work, since its stage last succeeded for any task."""
+
+    stage: Stage
+    kinds: set[str] = field(default_factory=set)
+    attempts_of: Stage
+    attempts_lost: int = 0
+    """Of ``attempts_of``: what is given back if it is a storm."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Counters:
     """What the audits count."""
 
@@ -227,8 +245,10 @@ class RunState:
     failures_in_row: int = 0
     failure_signature: str = ""
     failures_alike: int = 0
-    storm: dict[str, dict[TaskId, tuple[Stage, int]]] = field(default_factory=dict)
-    """What failed in which way since the last success: the stage and attempt of each task."""
+    troubles: dict[TaskId, Trouble] = field(default_factory=dict)
+    """What may turn out to be a storm."""
+    is_stormy: bool = False
+    """From a systemic pause until a stage with a model succeeds."""
     canary: str = ""
     """``model`` or ``engine``: one dispatch at a time until a stage of that kind succeeds."""
     probes: int = 0

@@ -42,6 +42,7 @@ from orchestrator.core.events import (
     TaskFailed,
     TaskHeld,
     TaskRequeued,
+    TaskRevived,
     Unknown,
     WindowObserved,
 )
@@ -138,6 +139,7 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     RetryScheduled: _again,
     AttemptRefunded: lambda e: f"given back: attempt {e.attempt} of {e.stage}",
     TaskFailed: lambda e: f"FAILED at {e.stage}: {e.reason}",
+    TaskRevived: lambda e: "goes on: what ended it was a storm",
     CascadeBlocked: lambda e: f"blocked: {e.because} did not complete",
     TaskHeld: lambda e: f"held for a person: {e.reason}",
     TaskAbandoned: lambda e: f"given up{_because(e.reason)}",

@@ -13,6 +13,7 @@ DONE_WITHIN_S = 170.0
 RUN = "r1"
 QUICK = {
     "outage_delay_s": "0.1",
+    "crash_delay_s": "0.1",
     "limit_delay_s": "0.5",
     "limit_probe_s": "0.5",
     "limit_jitter_s": "0",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.events import (
+    AttemptRefunded,
     CooldownStarted,
     DispatchReclaimed,
     Entry,
@@ -169,6 +170,9 @@ class Witness:
             event = entry.event
             if isinstance(event, StageDispatched) and state is not None:
                 self._may_dispatch(state, event, entry, cooldown_until)
+            if isinstance(event, AttemptRefunded) and state is not None:
+                present = state.tasks[event.task_id].attempts[event.stage]
+                attempts_spent -= present - event.attempt
             state = fold(state, entry)
             match event:
                 case StageDispatched():

@@ -10,6 +10,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.errors import InvariantBroken, StaleReport
 from orchestrator.core.events import (
     CooldownStarted,
+    DispatchReclaimed,
     Entry,
     KnownEvent,
     RetryScheduled,
@@ -20,6 +21,7 @@ from orchestrator.core.events import (
     StageRecorded,
     TaskFailed,
     TaskHeld,
+    TaskRevived,
 )
 from orchestrator.core.fold import FOLDS, fold
 from orchestrator.core.follows import FOLLOWS, Follow
@@ -318,10 +320,104 @@ def test_a_crash_loop_ends() -> None:
     run = Run(task("a"), settings=Settings(dispatches_max=4))
     for _ in range(3):
         run.end(failing(Cause.CRASH))
-    assert run.state.tasks[A].status is TaskStatus.READY
+    assert run.state.tasks[A].status is TaskStatus.COOLING
     run.end(failing(Cause.CRASH))
     assert run.state.tasks[A].status is TaskStatus.FAILED
     assert run.state.audit.attempts_spent == 0
+
+
+def test_a_crash_loop_slows_down_and_a_first_crash_does_not() -> None:
+    run = Run(task("a"), task("b"))
+    waits = [retry_of(run.end(failing(Cause.CRASH))).not_before for _ in range(7)]
+    assert waits[0] is None
+    delays = [(at or 0.0) - NOW for at in waits[1:]]
+    spread = delays[0] / 10.0
+    assert delays == [pytest.approx(10.0 * 2.0**n * spread) for n in range(6)]
+    assert 1.0 <= spread < 2.0
+    run.end(failing(Cause.CRASH), TaskId("b"))
+    other = retry_of(run.end(failing(Cause.CRASH), TaskId("b"))).not_before
+    assert other != waits[1], "two that died together do not start together"
+
+
+@pytest.mark.parametrize("how", ["harvested", "resumed"])
+def test_what_ended_while_no_driver_lived_is_no_crash_loop_and_no_storm(how: str) -> None:
+    run = Run(*(task(name) for name in "abcdef"), settings=Settings(storm_tasks_max=2))
+    for name in "abc" * 2:
+        out = run.dispatch(TaskId(name))
+        run.add(DispatchReclaimed(task_id=out.task_id, work_item_id=out.work_item_id, how=how))
+        report = Report(
+            work_item_id=out.work_item_id, content_hash="h", ending=failing(Cause.CRASH)
+        )
+        events = decide(run.state, report, NOW)
+        run.add(*events)
+        assert retry_of(events).not_before is None
+    assert run.state.paused is None
+
+
+def test_an_interruption_by_ourselves_is_no_crash() -> None:
+    run = Run(*(task(name) for name in "abcd"))
+    for name in "abcd" * 3:
+        assert retry_of(run.end(failing(Cause.INTERRUPTED), TaskId(name))).not_before is None
+    assert run.state.paused is None
+
+
+def test_deaths_of_several_tasks_are_a_storm_whatever_they_died_of() -> None:
+    run = Run(*(task(name) for name in "abcd"))
+    for name, error in (("a", "killed by SIGKILL"), ("b", "ended without a result (exit 0)")):
+        run.end(failing(Cause.CRASH, error), TaskId(name))
+    assert run.state.paused is None
+    run.end(failing(Cause.CRASH, "killed by SIGSEGV while it ran Bash"), TaskId("c"))
+    assert run.state.paused is not None
+    assert "3 tasks failed in the same way (a, b, c)" in run.state.paused
+    assert {run.state.tasks[TaskId(name)].crashes for name in "abc"} == {0}
+
+
+def test_a_success_of_their_stage_says_that_deaths_are_no_storm() -> None:
+    run = Run(*(task(name) for name in "abcd"))
+    for name in "ab":
+        run.end(failing(Cause.CRASH), TaskId(name))
+    run.succeed_until(Stage.SCOPE, TaskId("d"))
+    run.end(failing(Cause.CRASH), TaskId("c"))
+    assert run.state.paused is None
+
+
+def test_what_was_out_when_a_storm_was_known_loses_nothing_either() -> None:
+    run = three_alike()
+    again = run.dispatch(A)
+    run.end(failing(Cause.WORK_ERROR, "no such model at /x/c"), TaskId("c"))
+    assert run.state.audit.attempts_spent == 0
+    ending = failing(Cause.WORK_ERROR, "no such model at /x/a")
+    report = Report(work_item_id=again.work_item_id, content_hash="h", ending=ending)
+    events = decide(run.state, report, NOW)
+    run.add(*events)
+    assert not any(isinstance(event, RunPaused) for event in events), "it is paused already"
+    assert (run.state.tasks[A].status, run.state.tasks[A].attempt) == (TaskStatus.READY, 1)
+
+
+def test_a_task_that_a_storm_ended_goes_on_with_what_waits_for_it() -> None:
+    run = Run(task("a"), task("b"), task("c", "a"))
+    for name in "ab":
+        run.succeed_until(Stage.SCOPE, TaskId(name))
+    for _ in range(2):
+        run.end(failing(Cause.INVALID_OUTPUT, "none"), A)
+    assert run.state.tasks[A].status is TaskStatus.FAILED
+    assert run.state.tasks[TaskId("c")].status is TaskStatus.CASCADE_BLOCKED
+    run.end(failing(Cause.INVALID_OUTPUT, "none"), TaskId("b"))
+    events = run.end(failing(Cause.INVALID_OUTPUT, "none"), TaskId("b"))
+    assert [e.task_id for e in events if isinstance(e, TaskRevived)] == [A]
+    assert run.state.paused is not None
+    assert run.state.audit.attempts_spent == 0
+    assert (run.state.tasks[A].status, run.state.tasks[A].attempt) == (TaskStatus.READY, 1)
+    assert run.state.tasks[TaskId("c")].status is TaskStatus.WAITING
+
+
+def test_a_limits_canary_that_fails_by_itself_is_no_storm() -> None:
+    run = Run(task("a"), task("b"))
+    run.succeed_until(Stage.SCOPE)
+    run.end(failing(Cause.LIMIT, resets_at=NOW + 5))
+    run.end(failing(Cause.WORK_ERROR, "its own"))
+    assert run.state.paused is None
+    assert run.state.audit.attempts_spent == 1
 
 
 def test_a_report_for_another_dispatch_is_stale() -> None:

@@ -143,6 +143,9 @@ def _failed_result(ended: Ended, result: Result) -> Verdict:
         means = _DEADLINE
     elif means.cause is Cause.INTERRUPTED and ended.exit.reason == "hung":
         return _failed(_hung(ended.exit))
+    elif means.cause is Cause.INTERRUPTED and ended.exit.reason == "exited":
+        # Not by this driver: it is bounded, and slows down, like any other death.
+        means = means._replace(cause=Cause.CRASH)
     status = ResultStatus.SCHEMA_VIOLATION if means.cause is Cause.INVALID_OUTPUT else None
     said = "" if means is _DEADLINE else result.said
     return _failed(means, said, status=status, resets_at=resets_at)

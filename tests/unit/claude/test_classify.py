@@ -245,4 +245,12 @@ def test_told_to_stop_after_its_end_it_takes_nothing_back() -> None:
         is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming"
     )
     assert verdict(WORKED + result() + stop).status is S.SUCCESS
-    assert verdict(WORKED + result() + init() + reply() + stop).cause is C.INTERRUPTED
+    ours = ChildExit(code=0, reason="stopped")
+    assert verdict(WORKED + result() + init() + reply() + stop, ours).cause is C.INTERRUPTED
+
+
+def test_an_interrupt_by_somebody_else_is_a_death_like_any_other() -> None:
+    stop = result(
+        is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming"
+    )
+    assert verdict(WORKED + stop, ChildExit(code=0)).cause is C.CRASH

@@ -41,7 +41,7 @@ EXPECTED = {
     "api-unreachable": Expected(S.PROVIDER_UNAVAILABLE, C.OUTAGE, "Connection refused"),
     "auth-failed": Expected(S.PROVIDER_UNAVAILABLE, C.AUTH, "claude /login"),
     "not-logged-in": Expected(S.PROVIDER_UNAVAILABLE, C.AUTH, "claude /login"),
-    "signal-INT": Expected(S.INTERRUPTED, C.INTERRUPTED, "interrupted"),
+    "signal-INT": Expected(S.INTERRUPTED, C.CRASH, "interrupted"),
     "signal-TERM": Expected(S.INTERRUPTED, C.CRASH, "SIGTERM"),
     "signal-KILL": Expected(S.INTERRUPTED, C.CRASH, "SIGKILL"),
     "bad-session-id": Expected(S.FAILURE, C.MISCONFIGURED, "Must be a valid UUID"),
