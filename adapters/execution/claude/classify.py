@@ -17,6 +17,7 @@ from adapters.execution.claude.schema import misfit
 from adapters.execution.claude.stream import Result, Seen
 from adapters.execution.claude.verdicts import Means
 from adapters.execution.lanes import StartAgain
+from adapters.execution.telling import telling_line
 from orchestrator.core.model import Cause, ChildExit, ResultStatus
 
 _REFUSED_TO_START = frozenset({1, 2})
@@ -231,7 +232,7 @@ def _resets_at(ended: Ended, result: Result) -> float | None:
 
 def _without_result(ended: Ended) -> Verdict:
     exit_, seen = ended.exit, ended.seen
-    last_line = (ended.stderr_tail.strip().splitlines() or [""])[-1]
+    said = telling_line(ended.stderr_tail)
     if exit_.reason == "spawn_failed" or exit_.code in _NOT_RUNNABLE:
         return _failed(
             Means(
@@ -239,7 +240,7 @@ def _without_result(ended: Ended) -> Verdict:
                 "the client could not be started",
                 "install it, or correct agent.command in the project file",
             ),
-            exit_.error or last_line,
+            exit_.error or said,
         )
     if exit_.reason == "deadline":
         return _failed(_DEADLINE)
@@ -249,10 +250,10 @@ def _without_result(ended: Ended) -> Verdict:
         return _failed(Means(Cause.INTERRUPTED, "stopped in the middle of its work"))
     if not seen.started and not seen.replies and exit_.code in _REFUSED_TO_START:
         means = _first(verdicts.STDERR, ended.stderr_tail) or verdicts.STDERR_OTHERWISE
-        if last_line:
-            return _failed(means, last_line)
+        if said:
+            return _failed(means, said)
     doing = f" while it ran {', '.join(sorted(set(seen.tools.values())))}" if seen.tools else ""
-    return _failed(Means(Cause.CRASH, f"{_how_it_died(exit_)}{doing}"), last_line)
+    return _failed(Means(Cause.CRASH, f"{_how_it_died(exit_)}{doing}"), said)
 
 
 def _how_it_died(exit_: ChildExit) -> str:

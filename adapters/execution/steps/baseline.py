@@ -65,7 +65,7 @@ class Baseline:
             if self._install:
                 ready = self._run("base-install", self._install, path)
                 if ready.status:
-                    return Base(0, [], note=f"install exited {ready.status}: {ready.last_line}")
+                    return Base(0, [], note=f"install exited {ready.status}: {ready.telling_line}")
             reader = read()
             ended = self._run(f"base-{name}", argv, path, reader.feed)
         if ended.timed_out:

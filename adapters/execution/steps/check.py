@@ -86,7 +86,7 @@ def _judge(name: str, argv: list[str], inputs: Inputs, commands: Commands) -> Ju
     if ended.could_not_run and (base.could_not_run or base.note):
         return failure(
             "infrastructure",
-            f"the {name} command cannot be run (exit {ended.status}): {ended.last_line}."
+            f"the {name} command cannot be run (exit {ended.status}): {ended.telling_line}."
             f" See that {argv[0]} is installed and on PATH",
         )
     whole = f"command: {shlex.join(argv)}"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from adapters.execution.lines import LineSplitter
 from adapters.execution.steps.result import OUTPUT_BYTES_MAX, TAIL_BYTES_MAX, Printer
+from adapters.execution.telling import telling_line
 
 READ_BYTES = 64 * 1024
 LINE_BYTES_MAX = 64 * 1024
@@ -43,9 +44,8 @@ class Finished(NamedTuple):
         return self.status in CANNOT_RUN
 
     @property
-    def last_line(self) -> str:
-        lines = self.tail.strip().splitlines()
-        return lines[-1].strip()[:300] if lines else "it printed nothing"
+    def telling_line(self) -> str:
+        return telling_line(self.tail) or "it printed nothing"
 
     @property
     def was_killed(self) -> bool:

@@ -50,7 +50,7 @@ def intake(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
         finished = commands.run("install", argv, place.path)
         evidence["install_exit"] = finished.status
         if finished.status:
-            error = f"the install command exited {finished.status}: {finished.last_line}"
+            error = f"the install command exited {finished.status}: {finished.telling_line}"
             return failure("infrastructure", error, **evidence, learnings=finished.tail)
     return success(evidence, output)
 

@@ -14,6 +14,7 @@ from typing import Any
 from adapters.execution.lanes import Command, Reader, StartAgain
 from adapters.execution.lines import LineSplitter
 from adapters.execution.steps.environment import for_commands
+from adapters.execution.telling import telling_line
 from orchestrator.core.model import Cause, ChildExit, Ending, ResultStatus, WorkItem
 from orchestrator.core.settings import Project
 from orchestrator.ports.execution import Observation, ResultSeen
@@ -137,8 +138,8 @@ def _unanswered(
         case "stopped":
             return ResultStatus.INTERRUPTED, Cause.INTERRUPTED, f"stopped{doing}"
         case _:
-            lines = stderr_tail.strip().splitlines()
-            said = f": {lines[-1].strip()[:300]}" if lines else ""
+            line = telling_line(stderr_tail)
+            said = f": {line}" if line else ""
             error = f"it ended{doing} without a result ({_how(ended)}){said}"
             return ResultStatus.INTERRUPTED, Cause.CRASH, error
 

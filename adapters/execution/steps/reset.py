@@ -25,7 +25,7 @@ def reset(inputs: Inputs, commands: Commands, *, put_back: bool) -> Result | Non
     kept, _ = snapshot.keep(worktree, ref, f"{slug}: salvaged before the reset command\n")
     ended = commands.run("reset", argv, path)
     if ended.status:
-        error = f"the reset command exited {ended.status}: {ended.last_line}"
+        error = f"the reset command exited {ended.status}: {ended.telling_line}"
         return failure("infrastructure", error, reset_exit=ended.status, learnings=ended.tail)
     if put_back and snapshot.take(worktree) != tree:
         worktree.unlock_index()
