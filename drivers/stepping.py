@@ -11,7 +11,7 @@ import msgspec
 
 from drivers import wiring
 from drivers.headless.outside import Outside
-from drivers.headless.stalled import why_stalled
+from drivers.headless.stalled import is_about_money, why_stalled
 from drivers.stages import Dispatched, Errand, make_errand, verify
 from drivers.wiring_cli import driver_now
 from orchestrator.core.admission import Admission, Bar, Grant
@@ -168,8 +168,10 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
         reserved_usd = task.lease.max_budget_usd
     else:
         match Admission.of(state, now).admit(task):
-            case Bar(limited_by=limited_by):
+            case Bar(limited_by=limited_by) if is_about_money(limited_by):
                 raise Refused(f"{task.id} cannot start: {why_stalled(state, limited_by)}")
+            case Bar():
+                return None
             case Grant(max_budget_usd=reserved_usd):
                 pass
     return StartStage(

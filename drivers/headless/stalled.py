@@ -25,9 +25,11 @@ def why_stalled(state: RunState, stalled: str) -> str:
         return f"paused: {why}; go on: {_command(state, 'unpause')}"
     if stalled == "budget":
         return out_of_money(state)
-    if stalled.startswith(("task_budget:", "stage_budget:")):
-        return _tasks_without_money(state)
-    return stalled
+    return _tasks_without_money(state) if is_about_money(stalled) else stalled
+
+
+def is_about_money(limited_by: str) -> bool:
+    return limited_by.partition(":")[0] in {"budget", "task_budget", "stage_budget"}
 
 
 def pause_for_money(

@@ -8,6 +8,7 @@ Life, which no fault can change: the truth that the journal is compared with.
 import contextlib
 import errno
 import json
+import math
 import random
 import signal
 from collections.abc import Callable
@@ -279,6 +280,8 @@ class ClientChild(Child):
         self.machine.create(f"/transcripts/{name}.jsonl").sync()
         tokens = self.rng.randint(1000, 40_000)
         self.life.tokens = self.life.spent = tokens
+        if self.life.conduct in _WORKS_ON and _usd(tokens, 1) > self._budget_usd():
+            self.life.conduct = "budget"  # it has passed its limit with this turn
         lines = [_INIT % name.encode()]
         if self.life.conduct == "garbage":
             lines += [b"\xff\xfe\x00 not json", b"\x00" * 50, b'{"type":"news","x":1}']
@@ -289,6 +292,10 @@ class ClientChild(Child):
         self.say(*lines)
         if self.life.dispatch.stage is Stage.IMPLEMENT and self.life.conduct != "no_change":
             self.change_tree()
+
+    def _budget_usd(self) -> float:
+        flag = "--max-budget-usd"
+        return float(self.argv[self.argv.index(flag) + 1]) if flag in self.argv else math.inf
 
     def _finish(self) -> None:
         conduct = self.life.conduct
@@ -306,6 +313,8 @@ class ClientChild(Child):
             self._result(output={"nonsense": self.rng.random()})
         elif conduct == "rejected":
             self._result(output=REJECTED)
+        elif conduct == "budget":
+            self._result(is_error=True, subtype="error_max_budget_usd", text="Reached maximum")
         elif conduct == "infeasible":
             self._result(output={"feasible": False, "plan": [], "risks": []})
         else:
@@ -380,6 +389,8 @@ class ClientChild(Child):
         )
 
 
+_WORKS_ON = frozenset({"success", "leaves", "garbage", "lingers", "deaf", "loses_session"})
+"""Conducts that a limit on money ends."""
 _AT_ONCE = frozenset({"limit", "outage", "unauthorized"})
 """It fails before it works, and costs nothing."""
 

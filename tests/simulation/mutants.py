@@ -16,7 +16,8 @@ from adapters.execution import stems, supervise
 from adapters.execution.claude import cost
 from adapters.host import processes
 from drivers.headless import dispatches, run_loop
-from orchestrator.core import budget, decide, fold, graph, plan, recover, steer
+from orchestrator.core import budget, decide, fold, graph, plan, recover, steer, transitions
+from orchestrator.core import fold_dispatches as folds
 from orchestrator.core.events import DriverClaimed, Entry, KnownEvent
 from orchestrator.core.model import Cause, Stage
 from orchestrator.core.state import RunState
@@ -192,6 +193,26 @@ def _reservations_ignored() -> Sequence[Patch]:
     return [(budget.Purse, "of", lambda _: classmethod(of))]
 
 
+def _reservation_kept() -> Sequence[Patch]:
+    def sum_reserved(state: RunState) -> None:
+        leases = {lease.work_item_id: lease for lease in state.in_flight.values()}
+        state.totals.reserved_usd = max(
+            state.totals.reserved_usd, sum(each.max_budget_usd or 0.0 for each in leases.values())
+        )
+
+    return [(module, "sum_reserved", lambda _: sum_reserved) for module in (transitions, folds)]
+
+
+def _own_budgets_ignored() -> Sequence[Patch]:
+    return [(budget, "own_limits", lambda _: lambda state, task: iter(()))]
+
+
+def _spent_reservation_spends_an_attempt() -> Sequence[Patch]:
+    return [
+        (decide.FOLLOWS, (stage, Cause.BUDGET), lambda _: decide.Follow.RETRY) for stage in Stage
+    ]
+
+
 def _no_driver_lock() -> Sequence[Patch]:
     return [(driver, "the_only_driver", lambda _: lambda store: nullcontext())]
 
@@ -332,6 +353,11 @@ MUTANTS = tuple(
         ("limit_without_the_adopted", "adopted dispatches take no slot",
          _limit_without_the_adopted),
         ("reservations_ignored", "the budget forgets what is promised", _reservations_ignored),
+        ("reservation_kept", "what an ended dispatch had reserved is never given back",
+         _reservation_kept),
+        ("own_budgets_ignored", "a task's and a stage's budget bind nobody", _own_budgets_ignored),
+        ("spent_reservation_spends_an_attempt", "a child that used up its money has failed",
+         _spent_reservation_spends_an_attempt),
         ("no_driver_lock", "two drivers may live", _no_driver_lock),
         ("no_adoption", "what an earlier driver left is started again", _no_adoption),
         ("lock_ignored", "recovery does not look at the lock", _lock_ignored),

@@ -91,6 +91,7 @@ HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
 
 COMMANDS = (
     *("pause", "unpause", "limit", "requeue", "abandon", "add", "drain", "now", "attempts"),
+    "budget",
 )
 CONDUCTS: dict[str, tuple[str, ...]] = {
     "any": ("dies", "silent", "hangs", "leaves", "deaf"),
@@ -156,7 +157,9 @@ class Story:
             limit_jitter_s=rng.choice((0.0, 10.0)),
             outage_delay_s=5.0,
             retry_delay_s=rng.choice((0.0, 0.0, 3.0)),
-            budget_usd=rng.choice((None, None, None, 7.0)),
+            budget_usd=rng.choice((None, None, None, 7.0, 1.5, 0.4)),
+            task_budget_usd=rng.choice((None, None, None, 0.8)),
+            implement_budget_usd=rng.choice((None, None, None, 0.3)),
             result_linger_s=4.0,
             idle_s=rng.choice((900.0, 50.0)),
         )
@@ -417,6 +420,9 @@ class Story:
                 what = "max_concurrent" if command == "limit" else "attempts_max"
                 pairs = {what: str(rng.randint(1, 4))}
                 await commit(run, lambda s: steer.change_settings(s, pairs, by="person"))
+            elif command == "budget":
+                pairs = {"budget_usd": str(round(rng.uniform(0, 4), 2))}
+                await commit(run, lambda s: steer.change_settings(s, pairs, by="person"))
             elif command in ("drain", "now"):
                 await commit(run, lambda s: steer.stop(s, how=command, by="person"))
             elif command == "pause":
@@ -446,10 +452,11 @@ class Story:
         async def act(run: LiveRun, outside: Outside) -> None:
             now = self.machine.wall()
             await run.commit(lambda s: steer.unpause(s, by="person") if s.paused else [], now=now)
-            budget = run.state.settings.budget_usd
-            if budget is not None:
-                more = {"budget_usd": str(budget + 20)}
-                await run.commit(lambda s: steer.change_settings(s, more, by="person"), now=now)
+            for name in ("budget_usd", "task_budget_usd", "implement_budget_usd"):
+                budget = getattr(run.state.settings, name)
+                if budget is not None:
+                    more = partial(steer.change_settings, pairs={name: str(budget + 20)}, by="me")
+                    await run.commit(more, now=now)
             if held and self.is_calm:
                 again = [name for name in held if state.tasks[name].round < 3]
                 for name in held:

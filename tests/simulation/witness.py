@@ -10,18 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from drivers.headless.run_loop import RunLoop
+from orchestrator.core.budget import RESERVATION_USD_MIN
 from orchestrator.core.events import (
     AttemptRefunded,
     CooldownStarted,
     DispatchReclaimed,
     Entry,
+    KnownEvent,
     RetryScheduled,
+    RunPaused,
+    SettingsChanged,
     StageDispatched,
     StageRecorded,
     TaskAbandoned,
+    Unknown,
 )
 from orchestrator.core.fold import fold
-from orchestrator.core.model import Outcome, TaskStatus
+from orchestrator.core.model import Outcome, Stage, TaskStatus
 from orchestrator.core.plan import barred
 from orchestrator.core.state import RunState
 from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
@@ -39,6 +44,8 @@ GOOD = frozenset(
 )
 """Conducts that come to a good result."""
 USD_EXACT = 1e-6
+PROMPT_USD_MAX = 0.01
+"""What a client is charged of which only its first word is left."""
 SOON_S = 1e-3
 """The journal's times are rounded."""
 
@@ -66,6 +73,7 @@ class Witness:
     violation: Violation | None = None
     stop_asked: bool = False
     """Somebody asked for children to be stopped."""
+    money: "Money" = field(default_factory=lambda: Money())
 
     def violate(self, what: str) -> None:
         """Kept, because what happens on the machine cannot raise into the run."""
@@ -148,7 +156,10 @@ class Witness:
             or barred(state, now)[0]
         ):
             return
-        if state.settings.budget_usd is not None or state.canary:
+        if state.canary or any(
+            getattr(state.settings, name) is not None
+            for name in ("budget_usd", "task_budget_usd", "implement_budget_usd")
+        ):
             return
         free = loop.pulse().dispatch_limit - len(state.in_flight) - len(preparing)
         ready = state.counts.get(TaskStatus.READY, 0) - sum(
@@ -174,6 +185,7 @@ class Witness:
                 present = state.tasks[event.task_id].attempts[event.stage]
                 attempts_spent -= present - event.attempt
             state = fold(state, entry)
+            self.money.look(state, event)
             match event:
                 case StageDispatched():
                     self._keeps_limits(state, event)
@@ -225,11 +237,25 @@ class Witness:
         for start in self.starts.values():
             if start.dispatch.key == event.work_item_id and start.running > limit:
                 raise Violation(f"{event.work_item_id}: {start.running} run, of {limit}")
-        budget = state.settings.budget_usd
-        promised = totals.cost_usd + totals.reserved_usd
-        is_bound = budget is not None and not event.stage.is_deterministic
-        if is_bound and promised > (budget or 0.0) + USD_EXACT:
-            raise Violation(f"{event.work_item_id}: more is promised than the budget holds")
+        if event.stage.is_deterministic:
+            return
+        task, settings = state.tasks[event.task_id], state.settings
+        reserved = event.max_budget_usd or 0.0
+        is_implement = event.stage is Stage.IMPLEMENT
+        for budget, promised in (
+            (settings.budget_usd, totals.cost_usd + totals.reserved_usd),
+            (settings.task_budget_usd, task.cost_usd + reserved),
+            (
+                settings.implement_budget_usd if is_implement else None,
+                task.stage_usd.get(event.stage, 0.0) + reserved,
+            ),
+        ):
+            if budget is None:
+                continue
+            if event.max_budget_usd is None:
+                raise Violation(f"{event.work_item_id} reserves nothing of a budget")
+            if promised > budget + USD_EXACT:
+                raise Violation(f"{event.work_item_id}: more is promised than a budget holds")
 
     def _is_true(self, event: StageRecorded) -> None:
         """What was recorded is what happened."""
@@ -273,6 +299,7 @@ class Witness:
         for life in self.agents.lives:
             usd = (life.spent * PRICE.output + (life.spent > 0) * TOKENS_IN * PRICE.input) / 1e6
             most += usd
+            most += PROMPT_USD_MAX * (life.spent == 0 and not life.dispatch.stage.is_deterministic)
             file = self.machine.files.get(f"{life.dispatch.stem}.stream.jsonl")
             said = b'"output_tokens":%d}' % life.spent
             # A line that a loss of power has torn says nothing.
@@ -291,3 +318,32 @@ class Witness:
         for task in state.tasks.values():
             if not task.status.is_terminal:
                 raise Violation(f"the run has ended, and task {task.id} is {task.status}")
+
+
+@dataclass
+class Money:
+    """After every event: no more is spent and promised than the budget held, but for the turns
+    with which children passed what was reserved for them."""
+
+    most_usd: float = math.inf
+    reserved: dict[str, float] = field(default_factory=dict)
+
+    def look(self, state: RunState, event: KnownEvent | Unknown) -> None:
+        totals, budget = state.totals, state.settings.budget_usd
+        promised = totals.cost_usd + totals.reserved_usd
+        match event:
+            case SettingsChanged(changes=changes) if "budget_usd" in changes:
+                self.most_usd = math.inf if budget is None else max(budget, promised)
+            case StageDispatched(work_item_id=key, max_budget_usd=usd):
+                self.reserved[key] = usd or 0.0
+                if budget is not None:
+                    self.most_usd = min(self.most_usd, max(budget, promised))
+            case StageRecorded(work_item_id=key, cost=cost) if cost is not None:
+                self.most_usd += max(0.0, cost.cost_usd - self.reserved.pop(key, 0.0))
+            case RunPaused(reason=reason) if reason.startswith("budget:"):
+                if state.in_flight or (budget or 0.0) - totals.cost_usd >= RESERVATION_USD_MIN:
+                    raise Violation("the run pauses at its budget, and there is money left")
+            case _:
+                pass
+        if promised > self.most_usd + USD_EXACT:
+            raise Violation(f"{promised:.6f} USD are spent and promised, of {self.most_usd:.6f}")
