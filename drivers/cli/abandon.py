@@ -1,10 +1,11 @@
-"""``abandon``: give tasks up, and with them what can never start without them."""
+"""``abandon``: tasks are not to be done, and with them what can never start without them."""
 
 import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from drivers.cli.context import Context
+from drivers.cli.onward import onward
 from drivers.wiring_cli import tasks_at_work
 from orchestrator.core import steer
 from orchestrator.core.events import CascadeBlocked
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from orchestrator.journal.live import LiveRun
     from orchestrator.journal.store import RunStore
 
-HELP = """Give tasks up: they are rejected, and what depends on them is blocked.  Branches,
-worktrees and all records are kept.  A task whose process runs is refused: stop it first."""
+HELP = """Abandon tasks: they are not done (their state is `rejected`), and what depends on them is
+blocked.  Branches, worktrees and all records are kept.  A task whose process runs is refused:
+stop it first."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,16 +40,19 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     state, entries = ctx.with_run(give_up)
     given_up = [steer.find_task(state, name) for name in names]
     blocked = [e.event.task_id for e in entries if isinstance(e.event, CascadeBlocked)]
+    next_command, lines = onward(ctx, state)
     ctx.result(
         {
             "run": state.run_id,
             "tasks": [{"task": t.id, "state": t.status} for t in given_up],
             "blocked": blocked,
+            "next": next_command,
         },
         "\n".join(
             [
-                *(f"{t.id}  {t.status}" for t in given_up),
-                *(f"{b}  cascade_blocked" for b in blocked),
+                *(f"{t.id}  abandoned" for t in given_up),
+                *(f"{b}  blocked: it depends on what is abandoned" for b in blocked),
+                *lines,
             ]
         ),
     )

@@ -3,6 +3,7 @@
 import argparse
 
 from drivers.cli.context import Context
+from drivers.cli.onward import onward
 from orchestrator.core import steer
 
 HELP = """Do tasks again that have failed, are held, or are done with: from their first stage, on
@@ -22,12 +23,14 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     stale = sorted(task.id for task in state.tasks.values() if task.stale)
     if stale:
         ctx.note(f"built on what is done again, and stale: {', '.join(stale)}")
+    next_command, lines = onward(ctx, state)
     ctx.result(
         {
             "run": state.run_id,
             "tasks": [{"task": t.id, "state": t.status, "round": t.round} for t in again],
             "stale": stale,
+            "next": next_command,
         },
-        "\n".join(f"{t.id}  {t.status}, round {t.round}" for t in again),
+        "\n".join([*(f"{t.id}  {t.status}, round {t.round}" for t in again), *lines]),
     )
     return 0

@@ -78,7 +78,8 @@ def _detach(args: argparse.Namespace, ctx: Context, store: RunStore) -> int:
                 f"driver {launched.pid} "
                 + (f"has ended already, status {launched.ended}" if is_over else "is at work"),
                 f"log      {store.log_path}",
-                "No notice of its end will come. To watch it, and to stop it:",
+                "No notice of its end will come. To watch it (it returns when the driver ends), and"
+                " to stop it:",
                 watch,
                 stop,
             ]

@@ -11,6 +11,7 @@ from drivers.wiring_cli import driver_now, lease_is_alive
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
+from orchestrator.views.driver_log import DriverStatus
 from orchestrator.views.status import Status, TaskRow, status_of
 from orchestrator.views.text import WIDTH, status_text
 
@@ -34,8 +35,11 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     return 0
 
 
-def look(store: RunStore, state: RunState, now: float) -> Status:
-    driver = driver_now(store, now)
+def look(
+    store: RunStore, state: RunState, now: float, driver: DriverStatus | None = None
+) -> Status:
+    """``driver``: where it has been looked at already."""
+    driver = driver or driver_now(store, now)
     return status_of(state, driver, now=now, lease_alive=lease_is_alive(store, state))
 
 
@@ -43,10 +47,10 @@ def show(ctx: Context, status: Status) -> None:
     ctx.result(status, "" if ctx.wants_json else text_of(ctx, status))
 
 
-def text_of(ctx: Context, status: Status) -> str:
+def text_of(ctx: Context, status: Status, *, is_watched: bool = False) -> str:
     is_seen = sys.stdout is not None and sys.stdout.isatty()
     width = shutil.get_terminal_size((WIDTH, 40)).columns if is_seen else WIDTH_IN_A_PIPE
-    return status_text(status, width=width, program=ctx.program())
+    return status_text(status, width=width, program=ctx.program(), is_watched=is_watched)
 
 
 def without_agent_text(status: Status) -> Status:

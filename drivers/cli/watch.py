@@ -1,4 +1,4 @@
-"""``watch``: a run's status, kept up to date until the run has ended.
+"""``watch``: a run's status, kept up to date until there is nothing more to see.
 
 On a terminal it is drawn anew in place; elsewhere each event is a line.
 """
@@ -8,19 +8,26 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from drivers.cli.activity import readable
 from drivers.cli.context import Context
-from drivers.cli.onlooker import Onlooker, Streams, moments, onlooker
-from drivers.cli.status import look, text_of
+from drivers.cli.doings import Doings
+from drivers.cli.frames import Frame, exit_status, frames
+from drivers.cli.onlooker import onlooker
+from drivers.cli.status import WIDTH_IN_A_PIPE, look, text_of
+from orchestrator.core.events import Entry, StageRecorded
 from orchestrator.core.model import TaskId
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
+from orchestrator.views.advice import to_go_on
+from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.text import advice_lines, driver_words
 from orchestrator.views.timeline import activity as happening
-from orchestrator.views.timeline import activity_line
+from orchestrator.views.timeline import activity_line, told_at
 
-HELP = """Follow a run until it has ended: on a terminal its status, kept up to date; otherwise a
-line for each thing that happens.  --activity adds what the agents do.  --json prints the status
-as a line whenever it has changed.  Ctrl-C ends watching, and nothing else."""
+HELP = """Follow a run.  On a terminal: its status, kept up to date until the run has ended.
+Elsewhere a line for each thing that happens, until the run has ended or nobody drives it any
+more; then why, and the command that goes on.  --json prints the status as a line whenever it has
+changed.  --activity adds what the agents do.  Exit status: as of run-headless, 0 completed, 3
+stopped before the end, 6 finished with failed tasks.  Ctrl-C ends watching, and nothing else."""
 
 REDRAW_S = 1.0
 
@@ -31,80 +38,101 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
     store = ctx.store()
+    is_drawn = not ctx.wants_json and sys.stdout is not None and sys.stdout.isatty()
+    doings = Doings(store) if args.activity else None
     with onlooker(store) as looking:
-        activity = Activity(store) if args.activity else None
+        seen = frames(store, looking, until_run_ends=is_drawn)
         if ctx.wants_json:
-            _print_changes(ctx, store, looking)
-        elif sys.stdout is not None and sys.stdout.isatty():
-            _draw(ctx, store, looking, activity)
+            last = _print_changes(ctx, store, seen)
+        elif is_drawn:
+            last = _draw(ctx, store, seen, looking.news, doings)
         else:
-            _print_events(looking, activity)
-    return 0
+            last = _print_events(ctx, store, seen, looking.news, doings)
+    return exit_status(last)
 
 
-class Activity:
-    """What the children under way do, read from their raw output as it grows."""
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-        self._streams: dict[TaskId, Streams] = {}
-        self.last: dict[TaskId, str] = {}
-
-    def new(self, state: RunState) -> Iterator[tuple[TaskId, str]]:
-        for task_id in list(state.in_flight):
-            slug = state.tasks[task_id].slug
-            streams = self._streams.setdefault(task_id, Streams(self._store.stages_dir / slug))
-            for file in streams.to_read():
-                for line in file.new_lines():
-                    for text in readable(line):
-                        self.last[task_id] = text
-                        yield task_id, text
-
-
-def _print_changes(ctx: Context, store: RunStore, looking: Onlooker) -> None:
+def _print_changes(ctx: Context, store: RunStore, seen: Iterator[Frame]) -> RunState:
     shown: object = None
-    for now in moments():
-        state = looking.look()
-        status = look(store, state, now)
-        driver = status.driver
-        key = (status.seq, driver.state, driver.last_state, driver.heartbeat_overdue)
+    for frame in seen:
+        driver = frame.driver
+        key = (frame.state.seq, driver.state, driver.last_state, driver.heartbeat_overdue)
         if key != shown:
-            ctx.line(status, "")
+            ctx.line(look(store, frame.state, frame.now, driver), "")
             shown = key
-        if status.terminal:
-            return
+    return frame.state
 
 
-def _print_events(looking: Onlooker, activity: Activity | None) -> None:
-    for _ in moments():
-        state = looking.look()
-        for entry in looking.news:
+def _print_events(
+    ctx: Context,
+    store: RunStore,
+    seen: Iterator[Frame],
+    news: list[Entry],
+    doings: Doings | None,
+) -> RunState:
+    """``news``: of the frame under way."""
+    before = DriverStatus(state="live", alive=True)
+    is_first = True
+    for frame in seen:
+        for entry in news:
+            if doings is not None and isinstance(entry.event, StageRecorded) and not is_first:
+                _print_doings(doings.rest_of(frame.state, entry.event))
             if (row := happening(entry)) is not None:
                 print(activity_line(row))
-        for task_id, text in activity.new(state) if activity is not None else ():
-            print(f"          {task_id:<12}  {text}")
+        if doings is not None:
+            _print_doings(doings.under_way(frame.state))
+        if is_first or _is_news(frame.driver, before):
+            _print_driver(ctx, store, frame)
+        before, is_first = frame.driver, False
         sys.stdout.flush()
-        if state.status.is_terminal:
-            return
+    return frame.state
 
 
-def _draw(ctx: Context, store: RunStore, looking: Onlooker, activity: Activity | None) -> None:
+def _is_news(driver: DriverStatus, before: DriverStatus) -> bool:
+    """Of a driver that begins, the journal tells."""
+    overdue = driver.heartbeat_overdue and not before.heartbeat_overdue
+    return overdue or (driver.state != before.state and driver.state != "live")
+
+
+def _print_driver(ctx: Context, store: RunStore, frame: Frame) -> None:
+    """That it has ended, is dead, or is not heard; then what to do about it."""
+    driver, state = frame.driver, frame.state
+    if driver.alive and not driver.heartbeat_overdue:
+        return
+    if driver.state == "none" and state.status.is_terminal:
+        return
+    print(f"{told_at(frame.now)}  {'-':<12}  driver {driver_words(driver)}")
+    steps = to_go_on(look(store, state, frame.now, driver), program=ctx.program())
+    for line in advice_lines(steps, WIDTH_IN_A_PIPE)[1:]:
+        print(line)
+
+
+def _print_doings(told: Iterator[tuple[TaskId, str]]) -> None:
+    for task_id, text in told:
+        print(f"          {task_id:<12}  {text}")
+
+
+def _draw(
+    ctx: Context,
+    store: RunStore,
+    seen: Iterator[Frame],
+    news: list[Entry],
+    doings: Doings | None,
+) -> RunState:
     drawn_at = 0.0
-    for now in moments():
-        state = looking.look()
-        if not looking.news and now - drawn_at < REDRAW_S:
+    for frame in seen:
+        state = frame.state
+        if not (news or frame.is_last) and frame.now - drawn_at < REDRAW_S:
             continue
-        drawn_at = now
-        status = look(store, state, now)
-        lines = text_of(ctx, status).splitlines()
-        if activity is not None:
-            for _ in activity.new(state):
+        drawn_at = frame.now
+        status = look(store, state, frame.now, frame.driver)
+        lines = text_of(ctx, status, is_watched=True).splitlines()
+        if doings is not None:
+            for _ in doings.under_way(state):
                 pass  # only the last of each is drawn
-            doing = [f"{task}  {activity.last.get(task, '')}" for task in state.in_flight]
+            doing = [f"{task}  {doings.last.get(task, '')}" for task in state.in_flight]
             lines += ["", *doing]
         _redraw(lines)
-        if status.terminal:
-            return
+    return state
 
 
 def _redraw(lines: list[str]) -> None:

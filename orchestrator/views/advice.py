@@ -12,6 +12,7 @@ from orchestrator.core.budget import RESERVATION_USD_MIN
 from orchestrator.core.graph import DOOMED
 from orchestrator.core.model import Mode, RunStatus, TaskStatus
 from orchestrator.core.remainder import raised_usd
+from orchestrator.views.driver_log import without_commands
 from orchestrator.views.status import Status, TaskRow
 
 STEPS_MAX = 6
@@ -23,25 +24,51 @@ class Step(msgspec.Struct, frozen=True):
     command: str
 
 
-def next_steps(status: Status, *, program: Sequence[str] = ("orchestrator",)) -> tuple[Step, ...]:
-    """``program``: how this program was started, with options that every command needs."""
+def next_steps(
+    status: Status, *, program: Sequence[str] = ("orchestrator",), is_watched: bool = False
+) -> tuple[Step, ...]:
+    """``program``: how this program was started, with options that every command needs.
 
-    def command(*words: str) -> str:
-        return shlex.join([*program, "--run", status.run_id, *words])
-
-    steps: list[Step] = []
-    if status.run_state is RunStatus.PAUSED and not _is_out_of_money(status):
-        steps.append(Step(f"{status.reason}; go on", command("unpause")))
+    ``is_watched``: whoever reads this looks on already.
+    """
+    command = _commands_of(status, program)
+    steps = _unpausing(status, command)
     for task in status.tasks:
         if task.is_by_hand:
             steps += _by_hand(task, status.at, command)
-    steps += _driving(status, command)
+    if status.driver.alive and not status.driver.heartbeat_overdue:
+        if not is_watched:
+            steps.append(Step("look on", command("watch")))
+    else:
+        steps += _driving(status, command)
+    doomed = {task.task_id for task in status.tasks if task.state in DOOMED}
     for task in status.tasks:
         if len(steps) >= STEPS_MAX:
             break
-        steps += _about(task, command)
+        steps += _about(task, command, can_be_done_again=doomed.isdisjoint(task.depends_on))
     steps += _stale(status, command)
     return tuple(steps[:STEPS_MAX])
+
+
+def to_go_on(status: Status, *, program: Sequence[str] = ("orchestrator",)) -> tuple[Step, ...]:
+    """What makes the run go on; nothing where a driver lives, or where there is nothing to do."""
+    if status.driver.alive and not status.driver.heartbeat_overdue:
+        return ()
+    command = _commands_of(status, program)
+    return (*_unpausing(status, command), *_driving(status, command))
+
+
+def _commands_of(status: Status, program: Sequence[str]) -> Command:
+    def command(*words: str) -> str:
+        return shlex.join([*program, "--run", status.run_id, *words])
+
+    return command
+
+
+def _unpausing(status: Status, command: Command) -> list[Step]:
+    if status.run_state is not RunStatus.PAUSED or _is_out_of_money(status):
+        return []
+    return [Step(f"{status.reason}; go on", command("unpause"))]
 
 
 def _driving(status: Status, command: Command) -> list[Step]:
@@ -50,8 +77,6 @@ def _driving(status: Status, command: Command) -> list[Step]:
     if driver.alive and driver.heartbeat_overdue:
         not_heard = f"driver {driver.pid} has not been heard for {driver.heartbeat_age_s:.0f} s"
         return [Step(f"{not_heard}; if it does not come back, end it and go on", drive)]
-    if driver.alive:
-        return [Step("look on", command("watch"))]
     if status.terminal:
         return []
     if not status.tasks:
@@ -101,7 +126,7 @@ def _drive(status: Status, drive: str) -> Step:
         case "exited" if status.run_state is RunStatus.PAUSED:
             how = "the driver has ended"  # why, the step before says
         case "exited":
-            how = f"the driver has ended ({_short(driver.exit_reason, 60)})"
+            how = f"the driver has ended ({_short(without_commands(driver.exit_reason or ''), 60)})"
         case "foreign":
             how = f"a driver on {driver.host} is not heard any more: make sure it is dead"
             drive += " --take-over"
@@ -144,19 +169,19 @@ def _next_by_hand(status: Status, command: Command) -> list[Step]:
     return []
 
 
-def _about(task: TaskRow, command: Command) -> list[Step]:
+def _about(task: TaskRow, command: Command, *, can_be_done_again: bool) -> list[Step]:
     match task.state:
         case TaskStatus.HELD:
-            held = f"{task.task_id} is held ({_short(task.reason)})"
-            return [
-                Step(f"{held}: do it again", command("requeue", task.task_id)),
-                Step("or give it up", command("abandon", task.task_id)),
-            ]
+            told: list[Step] = []
+            again = f"{task.task_id} is held: do it again"
         case TaskStatus.FAILED:
-            failed = f"{task.task_id} failed ({_short(task.reason)}): see what it did"
-            return [Step(failed, command("tail", task.task_id))]
+            told = [Step(f"{task.task_id} failed: see what it did", command("tail", task.task_id))]
+            again = "do it again"
         case _:
             return []
+    if can_be_done_again:
+        told.append(Step(again, command("requeue", task.task_id)))
+    return [*told, Step("or abandon it", command("abandon", task.task_id))]
 
 
 def _stale(status: Status, command: Command) -> list[Step]:

@@ -5,6 +5,7 @@ be read is passed over.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -98,6 +99,14 @@ def driver_status(
         dispatch_limit=beat.dispatch_limit if beat else None,
         limited_by=beat.limited_by if beat else None,
     )
+
+
+def without_commands(reason: str) -> str:
+    """Why a driver ended, without what it advised then: that is past once it has been done."""
+    return _ADVISED.sub("", reason)
+
+
+_ADVISED = re.compile(r"(?:; |, )(?:go on|raise it[^:;]*): orchestrator [^;]*")
 
 
 def since_last_start(path: Path) -> Iterator[Line]:

@@ -6,9 +6,9 @@ Invariant: no line is wider than asked for, and nothing in it can drive the term
 import textwrap
 from collections.abc import Sequence
 
-from orchestrator.core.model import TaskStatus
-from orchestrator.views.advice import next_steps
-from orchestrator.views.driver_log import BY_HAND, DriverStatus
+from orchestrator.core.model import RunStatus, TaskStatus
+from orchestrator.views.advice import Step, next_steps
+from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
 from orchestrator.views.money import Cost
 from orchestrator.views.status import EventsAudit, Status, TaskRow
 
@@ -16,6 +16,7 @@ WIDTH = 100
 TASKS_SHOWN_MAX = 200
 WRAPPED_CHARACTERS_MAX = 600
 REMARK_CHARACTERS_MAX = 4000
+REASONS_MAX = 6
 
 _URGENT = (
     TaskStatus.RUNNING,
@@ -31,11 +32,16 @@ _URGENT = (
 )
 """In this order where not all tasks fit."""
 
+_FOR_A_PERSON = (TaskStatus.HELD, TaskStatus.FAILED)
 _COLUMNS = ("task", "state", "stage", "for", "usd", "")
 
 
 def status_text(
-    status: Status, *, width: int = WIDTH, program: Sequence[str] = ("orchestrator",)
+    status: Status,
+    *,
+    width: int = WIDTH,
+    program: Sequence[str] = ("orchestrator",),
+    is_watched: bool = False,
 ) -> str:
     lines = [
         _headline(status),
@@ -47,13 +53,34 @@ def status_text(
         *task_table(status.tasks, width=width),
     ]
     lines = [cut(line, width) for line in lines]
-    steps = next_steps(status, program=program)
-    if steps:
-        lines += ["", "next:"]
-        for step in steps:
-            # Its end says how to mend it.  A command is never cut: it is there to be pasted.
-            lines += [*wrapped(step.why, width), f"    {step.command}"]
-    return "\n".join(lines)
+    lines += _reasons_in_full(status.tasks, lines, width)
+    steps = next_steps(status, program=program, is_watched=is_watched)
+    return "\n".join([*lines, *advice_lines(steps, width)])
+
+
+def advice_lines(steps: Sequence[Step], width: int) -> list[str]:
+    """A command is never cut: it is there to be pasted."""
+    lines = ["", "next:"] if steps else []
+    for step in steps:
+        lines += [*wrapped(step.why, width), f"    {step.command}"]
+    return lines
+
+
+def _reasons_in_full(tasks: Sequence[TaskRow], lines: Sequence[str], width: int) -> list[str]:
+    """Of tasks that a person is to decide on, where the table had no room for them: the end of
+    a reason says how to mend it."""
+    whole = "\n".join(lines)
+    cut_off = [
+        task
+        for task in tasks
+        if task.state in _FOR_A_PERSON and task.reason and cut(task.reason, width) not in whole
+    ]
+    told = [line for task in cut_off[:REASONS_MAX] for line in _reason(task, width)]
+    return ["", "why:", *told] if told else []
+
+
+def _reason(task: TaskRow, width: int) -> list[str]:
+    return wrapped(f"{task.task_id}: {task.reason}", width)
 
 
 def task_table(tasks: Sequence[TaskRow], *, width: int = WIDTH) -> list[str]:
@@ -74,10 +101,16 @@ def task_table(tasks: Sequence[TaskRow], *, width: int = WIDTH) -> list[str]:
 
 
 def driver_line(driver: DriverStatus) -> str:
+    return f"driver   {driver_words(driver)}"
+
+
+def driver_words(driver: DriverStatus) -> str:
+    """What is to be said of it, after the word ``driver``."""
+    who = f"{driver.pid} " if driver.pid else ""
     heard = f"heard {duration(driver.heartbeat_age_s or 0.0)} ago"
     match driver.state:
         case "none":
-            return "driver   none"
+            return "none"
         case "live" | "foreign":
             where = f" on {driver.host}" if driver.state == "foreign" else ""
             by_hand = (driver.waits_for or "").startswith(BY_HAND)
@@ -87,13 +120,13 @@ def driver_line(driver: DriverStatus) -> str:
             )
             why = f" ({driver.waits_for})" if driver.waits_for else ""
             late = "  OVERDUE" if driver.heartbeat_overdue else ""
-            return f"driver   {driver.pid}{where}: {doing}{why}{until}; {heard}{late}"
+            return f"{driver.pid}{where}: {doing}{why}{until}; {heard}{late}"
         case "dead":
-            return f"driver   {driver.pid} is dead, without a word; {heard}"
+            return f"{driver.pid} is dead, without a word; {heard}"
         case "exited":
             if driver.exit_signal:
-                return f"driver   ended by {driver.exit_signal}"
-            return f"driver   ended: {driver.exit_reason}"
+                return f"{who}ended by {driver.exit_signal}"
+            return f"{who}ended: {without_commands(driver.exit_reason or '')}"
 
 
 def duration(seconds: float) -> str:
@@ -125,8 +158,21 @@ def _headline(status: Status) -> str:
         if status.counts.get(state)
     )
     reason = (status.reason or "").removeprefix(f"{status.run_state}: ")
+    if is_at_rest(status):
+        reason = reason.removesuffix(" was asked for")
     why = f" ({reason})" if reason else ""
-    return f"run {status.run_id}: {status.run_state.replace('_', ' ')}{why}; {counts or 'no tasks'}"
+    return f"run {status.run_id}: {_run_state(status)}{why}; {counts or 'no tasks'}"
+
+
+def is_at_rest(status: Status) -> bool:
+    """It is not over, and nobody works on it: the journal alone cannot tell."""
+    is_worked_on = status.driver.alive or status.counts.get(TaskStatus.RUNNING)
+    was_driven = status.driver.state != "none"
+    return was_driven and status.run_state is RunStatus.RUNNING and not is_worked_on
+
+
+def _run_state(status: Status) -> str:
+    return "stopped" if is_at_rest(status) else status.run_state.replace("_", " ")
 
 
 def _cost_line(cost: Cost) -> str:

@@ -76,8 +76,11 @@ def activity(entry: Entry) -> Activity | None:
 
 
 def activity_line(row: Activity) -> str:
-    at = datetime.fromtimestamp(row.ts).astimezone().strftime("%H:%M:%S")
-    return f"{at}  {row.task_id or '-':<12}  {row.text}"
+    return f"{told_at(row.ts)}  {row.task_id or '-':<12}  {row.text}"
+
+
+def told_at(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
 
 
 def _type(event: Event) -> str:

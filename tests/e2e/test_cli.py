@@ -308,6 +308,10 @@ def test_steering_is_written_down(own: Home) -> None:
     again = own.json("--run", "r1", "requeue", "#12")
     assert again["tasks"] == [{"task": "#12", "state": "ready", "round": 2}]
     assert own.events("r1")[-1]["type"] == "task_requeued"
+    assert again["next"].endswith("run-headless --wait")
+    told = own.call("--run", "r1", "abandon", "#12").stdout
+    assert "#12  abandoned\n" in told
+    assert "rejected" not in told
 
 
 def test_a_prompt_of_a_megabyte_is_a_task_like_any(tmp_path: Path) -> None:
@@ -462,9 +466,16 @@ def test_an_unpaused_run_that_nobody_drives_is_said_to_be_so(own: Home) -> None:
     own.json("--run", "r1", "add-task", "--all")
     own.json("--run", "r1", "pause")
     done = own.call("--run", "r1", "unpause")
-    assert "nobody drives it" in done.stdout
+    assert done.stdout.startswith("run r1: unpaused\n")
     assert done.stdout.splitlines()[-1].endswith("--run r1 run-headless --wait")
-    assert own.json("--run", "r1", "unpause")["next"] == done.stdout.splitlines()[-1]
+    again = own.json("--run", "r1", "unpause")["next"]
+    assert again == done.stdout.splitlines()[-1].strip()
+    done = own.call("--run", "r1", "unpause", "--raise-budget", "5")
+    assert done.returncode == 1
+    own.json("--run", "r1", "set", "budget_usd", "0.02")
+    done = own.call("--run", "r1", "unpause", "--raise-budget", "5")
+    assert done.stdout.startswith("run r1: budget 0.02 USD -> 5.00 USD\n")
+    assert "not paused" not in done.stdout + done.stderr
     own.json("--run", "hands", "init-run", "--mode", "interactive")
     assert "run-headless" not in own.call("--run", "hands", "unpause").stdout
 

@@ -101,8 +101,8 @@ def test_the_least_change_leaves_a_flat_package_one_that_can_be_built(tmp_path: 
     written.parent.mkdir(exist_ok=True)
     written.write_text(step.input["content"])
     find = (
-        "from setuptools.discovery import FlatLayoutModuleFinder as M, FlatLayoutPackageFinder as P;"
-        "print(P.find('.'), M.find('.'))"
+        "from setuptools import discovery as d;"
+        "print(d.FlatLayoutPackageFinder.find('.'), d.FlatLayoutModuleFinder.find('.'))"
     )
     found = subprocess.run(
         [sys.executable, "-c", find], cwd=tmp_path, capture_output=True, text=True, check=True

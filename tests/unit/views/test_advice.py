@@ -26,7 +26,7 @@ from orchestrator.core.model import Mode, RunStatus, Stage, TaskId
 from orchestrator.core.plan import plan
 from orchestrator.core.state import RunState
 from orchestrator.journal.codec import encode_commit
-from orchestrator.views.advice import Step, next_steps
+from orchestrator.views.advice import Step, next_steps, to_go_on
 from orchestrator.views.driver_log import DriverStatus
 from orchestrator.views.status import status_of
 from orchestrator.views.text import status_text
@@ -116,6 +116,8 @@ STALE = [
     *completed("T1"), *completed("T2", "T1"), *completed("T3", "T2"),
     TaskRequeued(task_id=TaskId("T1"), round=2),
 ]  # fmt: skip
+FAILED = TaskFailed(task_id=TaskId("T1"), stage=Stage.SCOPE, reason="the reason")
+FAILED_TOO = msgspec.structs.replace(FAILED, task_id=TaskId("T2"))
 HELD = TaskHeld(task_id=TaskId("T1"), reason="not feasible")
 
 
@@ -158,6 +160,19 @@ STATES: dict[str, tuple[RunState, DriverStatus, float]] = {
     "a stage's budget": (run(*in_scope("T1"), STAGE_BUDGET), EXITED, 60),
     "held": (run(added("T1"), HELD), NONE, 60),
     "stale": (run(*STALE, *again("T1"), RunFinalized(state=RunStatus.COMPLETED)), EXITED, 60),
+    "failed": (run(*in_scope("T1"), FAILED, RunFinalized(state=RunStatus.FAILED)), EXITED, 60),
+    "failed behind a failed one": (
+        run(
+            *completed("T1"),
+            added("T2", depends_on=("T1",)),
+            *in_scope("T2")[1:],
+            FAILED_TOO,
+            TaskRequeued(task_id=TaskId("T1"), round=2),
+            msgspec.structs.replace(FAILED, stage=Stage.INTAKE),
+        ),
+        EXITED,
+        60,
+    ),
     "not finalized": (run(*completed("T1")), DEAD, 60),
 }
 
@@ -199,7 +214,37 @@ def test_stale_work_can_be_done_again_and_its_branch_is_shown() -> None:
 
 def test_stale_work_behind_a_failed_task_waits_for_that() -> None:
     failed = TaskFailed(task_id=TaskId("T1"), stage=Stage.INTAKE, reason="no")
-    assert "requeue" not in " ".join(commands(run(*STALE, failed), EXITED))
+    told = commands(run(*STALE, failed), EXITED)
+    assert told == ["run-headless --wait", "tail T1", "requeue T1", "abandon T1"]
+
+
+def test_a_failed_task_can_be_done_again_or_abandoned() -> None:
+    state, driver, _ = STATES["failed"]
+    assert commands(state, driver) == ["tail T1", "requeue T1", "abandon T1"]
+    told = status_text(status_of(state, driver, now=NOW, lease_alive=lambda lease: False))
+    assert told.count("the reason") == 1
+    # T2 failed in a later round, when T1 was good: it cannot go on without T1.
+    state, driver, _ = STATES["failed behind a failed one"]
+    assert [told for told in commands(state, driver) if "T2" in told] == ["tail T2", "abandon T2"]
+
+
+def test_who_looks_on_is_not_told_to_look_on() -> None:
+    status = status_of(run(added("T1")), LIVE, now=NOW, lease_alive=lambda lease: False)
+    assert [step.command for step in next_steps(status)] == ["orchestrator --run r1 watch"]
+    assert next_steps(status, is_watched=True) == ()
+    assert to_go_on(status) == ()
+
+
+def test_what_makes_a_run_go_on() -> None:
+    for name, wanted in {
+        "paused": ["unpause", "run-headless --wait"],
+        "interactive": ["next --task T1"],
+        "failed": [],
+        "ready": ["run-headless --wait"],
+    }.items():
+        state, driver, _ = STATES[name]
+        found = to_go_on(status_of(state, driver, now=NOW, lease_alive=lambda lease: False))
+        assert [s.command.removeprefix("orchestrator --run r1 ") for s in found] == wanted
 
 
 def test_a_spent_budget_is_raised_to_a_number() -> None:

@@ -11,6 +11,7 @@ from orchestrator.core.events import (
     Event,
     KnownEvent,
     RunPaused,
+    StopRequested,
     TaskAdded,
     TaskHeld,
     Unknown,
@@ -57,7 +58,7 @@ def test_the_end_of_a_reason_is_shown_where_it_says_how_to_mend_it() -> None:
     reason = "the branch 'orchestrator' in " + "/deep" * 20 + " blocks ours: rename it (git branch)"
     for event in (RunPaused(reason=reason), TaskHeld(task_id=TaskId("T1"), reason=reason)):
         text = status_text(status(run(added("T1"), event)), width=80)
-        told = " ".join(text.partition("next:")[2].split())
+        told = " ".join(text.partition("\n\n")[2].split())
         assert "blocks ours: rename it (git branch)" in told
         assert all(len(line) <= 80 for line in text.splitlines())
 
@@ -129,6 +130,42 @@ def test_what_has_been_said_is_not_said_twice() -> None:
     text = status_text(status(run(added("T1"), RunPaused(reason="lunch")), ended))
     assert text.startswith("run r1: paused (lunch); 1 ready\n")
     assert "the driver has ended; drive the run" in text
+    assert "unpause" not in text.partition("next:")[0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("paused: lunch; go on: orchestrator --run r1 unpause", "paused: lunch"),
+        (
+            "budget: 1.00 of 1.00 USD are spent; raise it: orchestrator --run r1 unpause "
+            "--raise-budget 2",
+            "budget: 1.00 of 1.00 USD are spent",
+        ),
+        (
+            "budget: T1 has cost 1.00 USD, raise it: orchestrator --run r1 set --task T1 "
+            "budget_usd 2; T2 has cost 1.00 USD, raise it: orchestrator --run r1 set x 2",
+            "budget: T1 has cost 1.00 USD; T2 has cost 1.00 USD",
+        ),
+    ],
+)
+def test_what_a_driver_advised_is_past(reason: str, told: str) -> None:
+    driver = DriverStatus(state="exited", exit_reason=reason)
+    assert driver_line(driver) == f"driver   ended: {told}"
+
+
+def test_a_run_that_nobody_works_on_is_not_called_running() -> None:
+    begun = (added("T1"), dispatched("T1", Stage.INTAKE), recorded("T1", Stage.INTAKE))
+    stopped = run(*begun, StopRequested(how="now"))
+    exited = DriverStatus(state="exited", exit_reason="stopped")
+    for state, driver, headline in (
+        (stopped, exited, "run r1: stopped (stop --now); 1 ready"),
+        (stopped, LIVE, "run r1: running (stop --now was asked for); 1 ready"),
+        (run(*begun), DEAD, "run r1: stopped; 1 ready"),
+        (run(*begun), DriverStatus(), "run r1: running; 1 ready"),
+        (run(*begun[:2]), DEAD, "run r1: running; 1 running"),
+    ):
+        assert status_text(status(state, driver)).splitlines()[0] == headline
 
 
 def test_a_driver_that_waits_for_hands_waits_for_no_children() -> None:
