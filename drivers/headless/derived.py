@@ -3,6 +3,7 @@
 from orchestrator.core.events import Entry
 from orchestrator.core.state import RunState
 from orchestrator.journal.file import FileJournal
+from orchestrator.journal.past import write_history
 from orchestrator.journal.projections import project
 from orchestrator.journal.snapshot import Snapshots
 from orchestrator.journal.store import RunStore
@@ -24,3 +25,8 @@ class Derived:
             raise
         if self._snapshots.is_due(state):
             self._snapshots.write(state, self._journal.position)
+            write_history(self._store, state)
+
+    def close(self, state: RunState) -> None:
+        """At the driver's end: what was learned, for later runs.  Raises OSError."""
+        write_history(self._store, state)

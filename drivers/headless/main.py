@@ -14,6 +14,7 @@ import trio
 from drivers import wiring
 from drivers.headless.audience import Listeners
 from drivers.headless.derived import Derived
+from drivers.headless.foresight import look_ahead
 from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
 from drivers.headless.narration import open_narration, secrets_of
@@ -97,14 +98,17 @@ async def _drive(
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(heart.run)
+                await look_ahead(run, store, invocation, audience, now=outside.host.now())
                 end = await loop.drive(signals)
                 nursery.cancel_scope.cancel()
         except BaseException as fault:
+            _keep_history(derived, run.state, audience)
             cause = _cause(fault)
             heart.stop(f"{type(cause).__name__}: {cause}".splitlines()[0])
             raise
         if derived.is_incomplete:
             audience.say_if(_mend_projections(store, run.state))
+        _keep_history(derived, run.state, audience)
         heart.stop(end.reason, signal=signal.Signals(end.signal).name if end.signal else None)
         audience.say("driver ends", reason=end.reason, exit_status=int(end.exit_status))
         return end
@@ -156,6 +160,13 @@ def _refuse_foreign_driver(store: RunStore, host: Host, invocation: Invocation) 
             f"run {store.run_id} is driven from host {driver.host}, and that driver has not said "
             f"that it ended; make sure that nothing runs there, then: run-headless --take-over"
         )
+
+
+def _keep_history(derived: Derived, state: RunState, audience: Listeners) -> None:
+    try:
+        derived.close(state)
+    except OSError as error:
+        audience.say("what was learned was not kept", error=error)
 
 
 def _mend_projections(store: RunStore, state: RunState) -> str:

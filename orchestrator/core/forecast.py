@@ -11,6 +11,7 @@ import msgspec
 
 from orchestrator.core.events import ForecastMade
 from orchestrator.core.experience import Experience
+from orchestrator.core.fold import undisturbed
 from orchestrator.core.futures import Copies, Drive, Life, live_through
 from orchestrator.core.guess import Guess
 from orchestrator.core.model import TaskId, TaskStatus
@@ -100,12 +101,13 @@ def foresee(
     """``enough``: asked after each future whether the time for more is over."""
     copies, experience, seed = Copies(state), Experience(state.history), seed_of(state)
     every: list[Future] = []
-    for number in range(count):
-        copy = copies.one()
-        life = live_through(copy, Guess(experience, seed, number), now=now, drive=drive)
-        every.append(_seen(copy, life))
-        if enough():
-            break
+    with undisturbed():
+        for number in range(count):
+            copy = copies.one()
+            life = live_through(copy, Guess(experience, seed, number), now=now, drive=drive)
+            every.append(_seen(copy, life))
+            if enough():
+                break
     return Futures(now=now, every=every, experience=experience)
 
 

@@ -64,6 +64,11 @@ class RunStore:
         return self.path / "snapshot.msgpack"
 
     @property
+    def history_path(self) -> Path:
+        """What its stages took and cost, for the project's later runs."""
+        return self.path / "history.json"
+
+    @property
     def stages_dir(self) -> Path:
         return self.path / "stages"
 

@@ -9,6 +9,8 @@ from orchestrator.core.events import KnownEvent
 from orchestrator.core.model import StageResult, WorkItem
 from orchestrator.core.settings import Settings
 from orchestrator.views.cost_report import CostReport
+from orchestrator.views.forecast import Forecast
+from orchestrator.views.retrospective import Retrospective
 from orchestrator.views.status import Status
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,6 +38,8 @@ def schemas(more: Mapping[str, Any] | None = None) -> dict[str, dict[str, Any]]:
         "settings": Settings,
         "status": Status,
         "cost_report": CostReport,
+        "forecast": Forecast,
+        "retrospective": Retrospective,
         **(more or {}),
     }
     found = {"event": _event()}

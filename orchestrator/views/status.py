@@ -24,6 +24,7 @@ from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.views.driver_log import DriverStatus
 from orchestrator.views.money import Cost, UsedUp, budget_used_up, cost, rounded_usd
+from orchestrator.views.outlook import Outlook, outlook
 
 VERSION = 1
 
@@ -120,6 +121,8 @@ class Status(msgspec.Struct, kw_only=True):
     lane_audit: LaneAudit
     events_audit: EventsAudit
     cost: Cost
+    forecast: Outlook | None
+    """What the driver expected when it last began; null where none was made."""
     windows: tuple[WindowRow, ...]
     scheduler: Scheduler
     created_at: float
@@ -144,6 +147,7 @@ def status_of(
         lane_audit=lane_audit(state),
         events_audit=events_audit(state, driver, now=now, lease_alive=lease_alive),
         cost=cost(state),
+        forecast=outlook(state.outlook),
         windows=tuple(
             WindowRow(
                 name=window.name,

@@ -10,6 +10,7 @@ from orchestrator.core.model import RunStatus, TaskStatus
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
 from orchestrator.views.money import Cost
+from orchestrator.views.outlook import in_one_line
 from orchestrator.views.status import EventsAudit, Status, TaskRow
 
 WIDTH = 100
@@ -47,6 +48,7 @@ def status_text(
         _headline(status),
         driver_line(status.driver),
         _cost_line(status.cost),
+        *_forecast_lines(status),
         *_window_lines(status),
         *_audit_lines(status.events_audit, lanes_are_clean=status.lane_audit.clean),
         "",
@@ -188,6 +190,12 @@ def _cost_line(cost: Cost) -> str:
     if not cost.metered:
         parts.append("in part estimated")
     return "; ".join(parts)
+
+
+def _forecast_lines(status: Status) -> list[str]:
+    if status.forecast is None or status.terminal:
+        return []
+    return [f"forecast {in_one_line(status.forecast)}"]
 
 
 def _window_lines(status: Status) -> list[str]:
