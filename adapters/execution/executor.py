@@ -220,7 +220,7 @@ class SupervisedExecutor:
 
         def started(record: ShimRecord) -> None:
             guard.started(record.shim, record.child)
-            observe(Started(shim=record.shim, child=record.child))
+            observe(Started(shim=record.shim, child=record.child, started_at=record.started_at))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(linger.then, self._supervisor.stop, stem)

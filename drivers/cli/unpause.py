@@ -57,6 +57,8 @@ def _done(entries: Sequence[Entry], budget_usd: float | None) -> list[str]:
                 done.append("unpaused")
             case SettingsChanged(changes={"budget_usd": raised}):
                 done.append(f"budget {_usd(budget_usd)} -> {_usd(raised)}")
+            case _:
+                pass
     return done
 
 

@@ -9,7 +9,6 @@ from structlog.typing import FilteringBoundLogger
 
 from orchestrator.core.events import (
     CascadeBlocked,
-    ChildStarted,
     CooldownStarted,
     DispatchReclaimed,
     Entry,
@@ -64,10 +63,6 @@ class Listeners:
         match entry.event:
             case StageDispatched(task_id=task, stage=stage, attempt=attempt, model=model):
                 self.say("dispatched", task=task, stage=stage, attempt=attempt, model=model)
-            case ChildStarted(task_id=task, work_item_id=work_item, child=child):
-                # It is told with the next commit: its lease may be over by then.
-                of_stage = work_item.rsplit("/", 3)[-3]
-                self.say("started", task=task, stage=of_stage, pid=child.pid if child else None)
             case StageRecorded(task_id=task, stage=stage, outcome=outcome, cause=cause) as event:
                 cost_usd = f"{event.cost.cost_usd:.4f}" if event.cost else None
                 self.say(
@@ -76,6 +71,7 @@ class Listeners:
                     stage=stage,
                     outcome=outcome,
                     cause=cause,
+                    why=event.error if stage.is_deterministic else None,  # no agent's words
                     usd=cost_usd,
                     another_model=event.evidence.get("another_model"),
                     on_paid_credits=event.evidence.get("using_overage"),

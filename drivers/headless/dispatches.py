@@ -36,6 +36,7 @@ class Dispatches:
         self._tidying: trio.Nursery | None = None
         self.preparing: set[TaskId] = set()
         self.out: dict[TaskId, Dispatched] = {}
+        self._taken_up: set[TaskId] = set()
         self._pids: dict[TaskId, int] = {}
 
     def open(self, nursery: trio.Nursery, tidying: trio.Nursery) -> None:
@@ -60,16 +61,22 @@ class Dispatches:
         self.preparing.discard(task_id)
 
     def started(self, task_id: TaskId, pid: int) -> None:
+        """Said at once: its event goes out with a later commit.  A child that is only taken up
+        was started by an earlier driver, and may have ended by now."""
         self._pids[task_id] = pid
+        if task_id in self.out and task_id not in self._taken_up:
+            self._say("started", task=task_id, stage=self.out[task_id].stage, pid=pid)
 
     def ended(self, task_id: TaskId) -> None:
         self.out.pop(task_id, None)
+        self._taken_up.discard(task_id)
         self._pids.pop(task_id, None)
 
     def attach(self, state: RunState, task_id: TaskId) -> None:
         """Take up a dispatch of an earlier driver."""
         lease = state.in_flight[task_id]
         out = self.out[task_id] = Dispatched.of(state, lease)
+        self._taken_up.add(task_id)
         executor = self._outside.executor
         self._start_soon(self._follow, out, lambda observe: executor.attach(lease, observe))
 

@@ -1,5 +1,6 @@
 """What the driver tells a person: one line per event, on stderr and in driver.log.
 
+In the log and in pipes a line is key=value, on a terminal it is short (``spoken``).
 Where stderr is driver.log already, it is written once.  No prompt and no agent's text ever
 passes: values are short, on one line, of keys that hold none of that, and without any secret.
 A reader that went away never ends the run.
@@ -18,6 +19,7 @@ from typing import TextIO, cast
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
+from drivers.headless.spoken import spoken
 from orchestrator.core.errors import EnvironmentFault
 
 VALUE_CHARACTERS_MAX = 300
@@ -41,14 +43,14 @@ def open_narration(
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise EnvironmentFault(f"cannot write {log_path}: {error.strerror}") from error
-    descriptors = [log]
+    descriptors, terminals = [log], list[int]()
     if stderr is not None and not _same_file(stderr.fileno(), log):
-        descriptors.append(stderr.fileno())
+        (terminals if stderr.isatty() else descriptors).append(stderr.fileno())
     return cast(
         FilteringBoundLogger,
         structlog.wrap_logger(
-            _Tee(descriptors),
-            processors=[_without_agent_text, _timed, _Redacted(secrets), _one_line],
+            _Tee(descriptors, terminals),
+            processors=[_without_agent_text, _Redacted(secrets), _both_forms],
             wrapper_class=structlog.make_filtering_bound_logger("info"),
         ),
     )
@@ -71,17 +73,24 @@ class _Tee:
     """Writes whole lines to each descriptor that takes them now: a pipe that nobody reads, or a
     terminal that is stopped, costs its own copy and not the driver's time."""
 
-    def __init__(self, descriptors: Collection[int]) -> None:
+    def __init__(self, descriptors: Collection[int], terminals: Collection[int]) -> None:
         self._descriptors = tuple(descriptors)
+        self._terminals = tuple(terminals)
 
-    def _write(self, line: str) -> None:
-        data = line.encode("utf-8", "backslashreplace") + b"\n"
-        for descriptor in self._descriptors:
-            with suppress(OSError):
-                if _takes(descriptor):
-                    os.write(descriptor, data)
+    def _write(self, *, whole: str, spoken: str | None) -> None:
+        _write_to(self._descriptors, whole)
+        if spoken is not None:
+            _write_to(self._terminals, spoken)
 
     info = warning = error = critical = _write
+
+
+def _write_to(descriptors: Collection[int], line: str) -> None:
+    data = line.encode("utf-8", "backslashreplace") + b"\n"
+    for descriptor in descriptors:
+        with suppress(OSError):
+            if _takes(descriptor):
+                os.write(descriptor, data)
 
 
 def _takes(descriptor: int) -> bool:
@@ -92,10 +101,6 @@ def _takes(descriptor: int) -> bool:
 
 def _without_agent_text(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: value for key, value in event.items() if key not in KEPT_SILENT}
-
-
-def _timed(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    return {"at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), **event}
 
 
 class _Redacted:
@@ -114,11 +119,16 @@ class _Redacted:
         return _SECRET_SHAPE.sub("[secret]", text)
 
 
-def _one_line(_: WrappedLogger, level: str, event: EventDict) -> str:
-    at, what = event.pop("at"), event.pop("event")
-    pairs = [f"{key}={_value(text)}" for key, text in event.items() if text not in ("", "None")]
+def _both_forms(_: WrappedLogger, level: str, event: EventDict) -> EventDict:
+    """The whole as key=value, for files and pipes; and as a terminal has it."""
+    at, what = datetime.now(UTC), _short(event.pop("event"))
+    values = {key: _short(text) for key, text in event.items() if text not in ("", "None")}
+    pairs = [f"{key}={_quoted(text)}" for key, text in values.items()]
     prefix = "note" if level == "info" else level
-    return " ".join([f"{prefix}: {at} {_short(what)}", *pairs])
+    return {
+        "whole": " ".join([f"{prefix}: {at:%Y-%m-%dT%H:%M:%SZ} {what}", *pairs]),
+        "spoken": spoken(what, values, at),
+    }
 
 
 def _short(text: str) -> str:
@@ -128,6 +138,5 @@ def _short(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in printable)
 
 
-def _value(text: str) -> str:
-    short = _short(text)
+def _quoted(short: str) -> str:
     return f'"{short}"' if " " in short or not short else short

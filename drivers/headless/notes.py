@@ -22,7 +22,7 @@ class Notes:
     def take(self, message: Observed, state: RunState) -> None:
         out = message.out
         match message.observation:
-            case Started(shim=shim, child=child):
+            case Started(shim=shim, child=child, started_at=started_at):
                 lease = state.in_flight.get(out.task_id)
                 started = ChildStarted(
                     task_id=out.task_id,
@@ -30,6 +30,7 @@ class Notes:
                     shim=shim,
                     child=child,
                     host=lease.host if lease else None,
+                    started_at=started_at,
                 )
                 self._notes.append(started)
             case WindowsSeen(windows=windows):

@@ -135,6 +135,8 @@ class ChildStarted(_Event, frozen=True, kw_only=True):
     shim: ProcessIdentity
     child: ProcessIdentity | None = None
     host: HostIdentity | None = None
+    started_at: float = 0.0
+    """Epoch seconds; 0: not known.  The event goes out with a later commit, and has its time."""
 
 
 class ChildAdopted(_Event, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ class Started(msgspec.Struct, frozen=True):
 
     shim: ProcessIdentity
     child: ProcessIdentity | None
+    started_at: float = 0.0
+    """Epoch seconds, as the shim has written it; 0: not known."""
 
 
 class WindowsSeen(msgspec.Struct, frozen=True):

@@ -76,7 +76,11 @@ def activity(entry: Entry) -> Activity | None:
 
 
 def activity_line(row: Activity) -> str:
-    return f"{told_at(row.ts)}  {row.task_id or '-':<12}  {row.text}"
+    return line(row.ts, row.task_id, row.text)
+
+
+def line(at: float, task_id: str | None, text: str) -> str:
+    return f"{told_at(at)}  {task_id or '-':<12}  {text}"
 
 
 def told_at(at: float) -> str:

@@ -180,7 +180,11 @@ class SimExecutor:
             worktree=self._worktree_of(work.task_id),
             attempt=work.attempt,
         )
-        observe(Started(shim=child.identity, child=child.identity))
+        observe(
+            Started(
+                shim=child.identity, child=child.identity, started_at=EPOCH + trio.current_time()
+            )
+        )
         return await self._follow(child)
 
     async def find(self, lease: Lease) -> Seen:

@@ -1,6 +1,7 @@
 """What may be said on stderr and in driver.log, and how often."""
 
 import os
+import pty
 from pathlib import Path
 
 from drivers.headless.narration import open_narration, secrets_of
@@ -20,6 +21,31 @@ def test_where_stderr_is_the_log_it_is_said_once(tmp_path: Path) -> None:
     with log.open("a") as stream:
         open_narration(log, secrets=(), stderr=stream).info("dispatched")
     assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_terminal_has_short_lines_and_the_log_all_of_it(tmp_path: Path) -> None:
+    log = tmp_path / "driver.log"
+    ours, terminal = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as reader, os.fdopen(terminal, "w") as stream:
+        narration = open_narration(log, secrets=["hunter2hunter2"], stderr=stream)
+        narration.info("dispatched", task="#12", stage="implement", attempt=2, model="sonnet")
+        narration.info("started", task="#12", stage="implement", pid=5)
+        narration.info("recorded", task="#12", stage="test", cause="tests_failed", why="a b fails")
+        narration.info("recorded", task="#12", stage="review", outcome="completed", usd="0.1234")
+        narration.info("odd hunter2hunter2", prompt="PROMPT", some_value=3)
+        data = b""
+        while not data.endswith(b"some value 3\r\n"):
+            data += reader.read(4096)
+        shown = data.decode().splitlines()
+    assert [line[8:] for line in shown] == [
+        "  #12           implement begins, attempt 2 (sonnet)",
+        "  #12           test ended with tests failed: a b fails",
+        "  #12           review done, 0.12 USD; the task is COMPLETED",
+        "  -             odd [secret]: some value 3",
+    ]
+    told = log.read_text().splitlines()
+    assert len(told) == 5
+    assert told[1].endswith(" started task=#12 stage=implement pid=5")
 
 
 def test_no_secret_and_no_agents_word_passes(tmp_path: Path) -> None:
