@@ -69,7 +69,8 @@ def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> N
     if event.session_id is not None:
         start_session(task, event.stage, event.session_id)
     state.in_flight[task.id] = lease
-    sum_reserved(state)
+    if event.max_budget_usd:
+        sum_reserved(state)
     state.audit.dispatched += 1
     drop_void(state)
 

@@ -83,6 +83,9 @@ class Session:
     calls: int = 0
 
 
+_UP_TO_IMPLEMENT = frozenset({Stage.INTAKE, Stage.SCOPE, Stage.IMPLEMENT})
+
+
 @dataclass(slots=True, kw_only=True)
 class TaskState:
     id: TaskId
@@ -164,7 +167,7 @@ class TaskState:
 
     def tries(self, stage: Stage, attempt: int) -> int:
         """At the work as it is now: what follows implement is done anew with each of its."""
-        before = stage in {Stage.INTAKE, Stage.SCOPE, Stage.IMPLEMENT}
+        before = stage in _UP_TO_IMPLEMENT
         return attempt if before else max(attempt, self.attempts.get(Stage.IMPLEMENT, 1))
 
 

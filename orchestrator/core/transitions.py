@@ -76,9 +76,10 @@ def leased(state: RunState, task_id: TaskId, work_item_id: WorkItemId) -> tuple[
 
 
 def end_lease(state: RunState, task: TaskState) -> None:
-    state.in_flight.pop(task.id)
+    lease = state.in_flight.pop(task.id)
     task.lease = None
-    sum_reserved(state)
+    if lease.max_budget_usd:
+        sum_reserved(state)
 
 
 def sum_reserved(state: RunState) -> None:
