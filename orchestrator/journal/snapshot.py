@@ -6,6 +6,7 @@ form of the code that wrote it; otherwise the whole journal is folded, as if it 
 """
 
 import dataclasses
+import gc
 import os
 import typing
 import zlib
@@ -57,12 +58,16 @@ class Snapshots:
 
 
 def read_state(store: RunStore) -> RunState:
-    """The state now, by way of the snapshot where there is a good one.  Writes nothing."""
+    """The state now, by way of the snapshot where there is a good one.  Writes nothing.
+
+    For a command that looks and ends: the cycle collector is kept from walking the state ever.
+    """
     with following(store.events_path) as follower, undisturbed():
         state = _from_snapshot(store.snapshot_path, follower)
         while entries := follower.next_batch().entries:
             for entry in entries:
                 state = fold(state, entry)
+        gc.freeze()
     if state is None:
         raise JournalDamaged(
             f"{store.events_path}: the journal is empty: make the run anew with init-run"
@@ -78,7 +83,10 @@ def _from_snapshot(path: Path, follower: Follower) -> RunState | None:
         return None
     if snapshot.form != _form() or snapshot.position.seq != snapshot.state.seq:
         return None
-    return snapshot.state if follower.go_to(snapshot.position) else None
+    state = snapshot.state
+    for lease in state.in_flight.values():
+        state.tasks[lease.task_id].lease = lease  # one object, which later events change
+    return state if follower.go_to(snapshot.position) else None
 
 
 def _decode(data: bytes) -> Snapshot:

@@ -4,7 +4,6 @@ Invariant: a run's directory appears whole, with its first events in its journal
 not at all; an id names one run in the root; nothing here is ever deleted.
 """
 
-import difflib
 import fcntl
 import os
 import re
@@ -131,6 +130,8 @@ class RunRoot:
         found = self._look_up(run_id) if is_safe_name(run_id) else None
         if found is not None:
             return found
+        import difflib  # only a mistake needs it
+
         ids = [store.run_id for store in self.runs()]
         near = difflib.get_close_matches(run_id, ids, n=3, cutoff=0.5) or sorted(ids)[:3]
         hint = f"there are {', '.join(near)}" if near else "there are none; init-run makes one"

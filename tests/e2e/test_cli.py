@@ -220,6 +220,20 @@ def test_help_is_there_for_every_command_without_loading_any() -> None:
     assert not {name for name in loaded if name.startswith("adapters")}
 
 
+def test_who_only_looks_does_not_wait_for_an_event_loop(home: Home) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "orchestrator", "--run", "r1", "status"],
+        env=home.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "orchestrator.journal.snapshot" in loaded
+    assert loaded.isdisjoint({"trio", "pydantic", "structlog", "psutil", "difflib"})
+
+
 def test_both_names_are_one_program(home: Home) -> None:
     words = ["-c", "from drivers.cli.main import console; console()", "--version"]
     script = subprocess.run(

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from orchestrator.core.errors import JournalDamaged
-from orchestrator.core.events import KnownEvent
+from orchestrator.core.events import ChildStarted, KnownEvent
 from orchestrator.core.fold import fold, replay
-from orchestrator.core.model import Outcome, Stage
+from orchestrator.core.model import Outcome, ProcessIdentity, Stage, TaskId
 from orchestrator.journal.codec import encode_commit
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.live import LiveRun
@@ -57,6 +57,20 @@ def test_it_gives_the_state_of_the_whole_journal(store: RunStore) -> None:
     state = read_state(store)
     assert state == replay(read_entries(store.events_path))
     assert state.paused is not None
+    assert is_used(store)
+
+
+def test_what_follows_it_changes_a_lease_wherever_it_is_looked_at(store: RunStore) -> None:
+    lease = read_state(store).in_flight[TaskId("T2")]
+    started = ChildStarted(
+        task_id=lease.task_id,
+        work_item_id=lease.work_item_id,
+        shim=ProcessIdentity(pid=7, start_time=8),
+    )
+    append(store, [started], after_seq=17)
+    state = read_state(store)
+    assert state.in_flight[lease.task_id].shim == started.shim
+    assert state == replay(read_entries(store.events_path))
     assert is_used(store)
 
 
