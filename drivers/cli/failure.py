@@ -7,6 +7,8 @@ goes to a file whose path the line names.
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 from orchestrator.core.errors import ExitStatus, OrchestratorError
@@ -67,6 +69,22 @@ def cause(error: BaseException) -> BaseException:
             if isinstance(leaf, kind):
                 return leaf
     return leaves[0]
+
+
+@contextmanager
+def last_word(note: Callable[[str], None]) -> Iterator[None]:
+    """What is printed at the end changes nothing where it cannot be: how it ends is known by then.
+
+    That nobody is there any more is no news.
+    """
+    try:
+        yield
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, OrchestratorError) as error:
+        drop_unwritten(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            note(f"the status is not shown: {getattr(error, 'strerror', None) or error}")
 
 
 def drop_unwritten(stream: TextIO | None) -> None:

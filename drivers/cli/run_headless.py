@@ -50,9 +50,9 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             argv=tuple(sys.argv),
         ),
     )
-    show(ctx, without_agent_text(look(store, read_state(store), ctx.now())))
+    with failure.last_word(ctx.note):
+        show(ctx, without_agent_text(look(store, read_state(store), ctx.now())))
     if end.signal is not None:
-        sys.stdout.flush()
         failure.end_by(end.signal)
     return end.exit_status
 

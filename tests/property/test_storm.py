@@ -103,7 +103,8 @@ def test_a_storm_costs_nothing_and_ends_nothing(
     assert (run.state.paused is None) == (cause in NEVER_PAUSES)
     if run.state.paused is not None:
         run.add(RunUnpaused())
-        assert len(course.due()) == 1, "one canary goes first"
+        models = [start for start in course.due() if not start.stage.is_deterministic]
+        assert len(models) <= 1, "one canary goes first"
         course.go_on(lambda lease: SUCCESS)
         assert {t.status for t in run.state.tasks.values()} == {TaskStatus.COMPLETED}
         assert run.state.audit.attempts_spent == 0
