@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.core.errors import JournalDamaged
 from orchestrator.core.events import Entry
 from orchestrator.core.fold import fold
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import following
-from orchestrator.journal.scan import Follower
+from orchestrator.journal.scan import Follower, no_event
 from orchestrator.journal.store import RunStore
 
 LOOK_EVERY_S = 0.25
@@ -33,7 +32,7 @@ class Onlooker:
                 self._state = fold(self._state, entry)
             self.news += entries
         if self._state is None:
-            raise JournalDamaged("the run's journal is empty: make the run anew with init-run")
+            raise no_event("the run's journal")
         return self._state
 
 

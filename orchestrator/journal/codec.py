@@ -31,11 +31,14 @@ class Unreadable(ValueError):
 class WrittenByNewer(EnvironmentFault):
     """The journal's format is newer than this program."""
 
-    def __init__(self, version: int) -> None:
+    def __init__(self, version: int, where: str = "") -> None:
         super().__init__(
-            f"the journal has format {version}, and this version of orchestrator reads up to"
+            f"{where}the journal has format {version}, and this version of orchestrator reads up to"
             f" {VERSION}: use the version that wrote it, or a newer one"
         )
+        self.version = version
+        self.lines_before = 0
+        """In what was to be decoded: all of them are readable."""
 
 
 Line = tuple[Entry, bool, int]
@@ -112,7 +115,7 @@ def decode(line: bytes) -> Line:
         else:
             event = Unknown(type=envelope.type)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        _refuse_newer(line)
+        _refuse_other_format(line)
         raise Unreadable(str(error)) from error
     return _line(envelope, event)
 
@@ -130,7 +133,18 @@ def decode_lines(data: bytes) -> tuple[list[Line], str]:
             lines.append(decode(line))
         except Unreadable as error:
             return lines, str(error)
+        except WrittenByNewer as newer:
+            newer.lines_before = len(lines)
+            raise
     return lines, ""
+
+
+def is_torn(line: bytes) -> bool:
+    """Of a whole line that decode() refuses: a write that was cut off leaves no JSON object."""
+    try:
+        return not isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return True
 
 
 def _decode_at_once(whole_lines: bytes) -> list[Line] | None:
@@ -183,16 +197,26 @@ def _upgrade(line: bytes, version: int) -> bytes:
     fields: dict[str, Any] = msgspec.json.decode(line)
     for step in range(version, VERSION):
         if step not in UPGRADERS:
-            raise Unreadable(f"format {version} was never used")
+            raise Unreadable(_unknown(version))
         fields = UPGRADERS[step](fields)
     return _encoder.encode(fields)
 
 
-def _refuse_newer(line: bytes) -> None:
-    """A newer format's line need not fit our envelope; its version can still be read."""
+def _refuse_other_format(line: bytes) -> None:
+    """Another format's line need not fit our envelope; its version can still be read."""
     try:
         version = _decode_version(line).v
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return
     if version > VERSION:
         raise WrittenByNewer(version)
+    if version < VERSION and version not in UPGRADERS:
+        raise Unreadable(_unknown(version))
+
+
+def _unknown(version: int) -> str:
+    return f"it has format {version}, and this version of orchestrator reads {_formats()}"
+
+
+def _formats() -> str:
+    return " and ".join(str(version) for version in (*sorted(UPGRADERS), VERSION))

@@ -6,10 +6,11 @@ Commands and the driver share this; whoever appends first makes the other decide
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.core.errors import EnvironmentFault, JournalDamaged
+from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.events import Entry, KnownEvent
 from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.state import RunState
+from orchestrator.journal.scan import no_event
 from orchestrator.ports.journal import Committed, Conflict, Journal
 
 Decide = Callable[[RunState], Sequence[KnownEvent]]
@@ -31,7 +32,7 @@ class LiveRun:
                 for entry in entries:
                     state = fold(state, entry)
         if state is None:
-            raise JournalDamaged("the run's journal is empty: make the run anew with init-run")
+            raise no_event("the run's journal")
         return cls(journal, state)
 
     async def refresh(self) -> Sequence[Entry]:

@@ -2,7 +2,8 @@
 
 Invariant: only whole commits come out, in order and without gaps.  A commit is
 synced before the next is written, so bytes that cannot be read are a torn tail
-where no other commit follows them, and damage where one does.
+where no other commit follows them, and damage where one does.  A whole line that is
+a JSON object was not torn: what cannot be understood of it is damage, or another format.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,13 @@ from typing import NamedTuple
 
 from orchestrator.core.errors import JournalDamaged
 from orchestrator.core.events import Entry
-from orchestrator.journal.codec import Unreadable, decode, decode_lines
+from orchestrator.journal.codec import (
+    Unreadable,
+    WrittenByNewer,
+    decode,
+    decode_lines,
+    is_torn,
+)
 
 Read = Callable[[int, int], bytes]
 """(offset, bytes_max) -> bytes, fewer only at the end of the file.  ``bytes_max`` may be huge."""
@@ -31,6 +38,11 @@ def require_run(name: str, found: str, wanted: str) -> None:
             f"{name}: this is the journal of run {found}, not of {wanted}: give the directory its"
             f" name back, or work with --run {found}"
         )
+
+
+def no_event(name: str) -> JournalDamaged:
+    """The driver or the command that was to make the run was cut off."""
+    return JournalDamaged(f"{name}: no event is recorded whole: make the run anew with init-run")
 
 
 class Batch(NamedTuple):
@@ -114,7 +126,11 @@ class Follower:
 
     def _scan(self, data: bytes) -> tuple[list[Entry], str | None]:
         """Pass over the whole commits in ``data``: their entries, and the bad line after them."""
-        lines, error = decode_lines(data)
+        try:
+            lines, error = decode_lines(data)
+        except WrittenByNewer as newer:
+            where = f"{self._name}: line {self.line + newer.lines_before + 1}: "
+            raise WrittenByNewer(newer.version, where) from None
         whole = 0
         for number, (entry, ends_commit, commit_lines) in enumerate(lines, 1):
             if entry.seq != self.seq + number:
@@ -140,6 +156,8 @@ class Follower:
             try:
                 entry, ends_commit, commit_lines = decode(line)
             except Unreadable:
+                if not is_torn(line):
+                    self._refuse(bad)
                 continue
             if not ends_commit:
                 continue

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from orchestrator.core.errors import JournalDamaged
 from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.model import Record
 from orchestrator.core.state import RunState
 from orchestrator.journal.read import following
-from orchestrator.journal.scan import Follower, Position, require_run
+from orchestrator.journal.scan import Follower, Position, no_event, require_run
 from orchestrator.journal.store import RunStore
 
 EVENTS_BETWEEN = 1000
@@ -69,9 +68,7 @@ def read_state(store: RunStore) -> RunState:
                 state = fold(state, entry)
         gc.freeze()
     if state is None:
-        raise JournalDamaged(
-            f"{store.events_path}: the journal is empty: make the run anew with init-run"
-        )
+        raise no_event(str(store.events_path))
     require_run(str(store.events_path), state.run_id, store.run_id)
     return state
 

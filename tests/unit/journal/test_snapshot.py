@@ -130,5 +130,5 @@ def test_a_state_that_others_have_overtaken_is_not_kept(store: RunStore) -> None
 
 def test_an_empty_journal_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").touch()
-    with pytest.raises(JournalDamaged, match="empty"):
+    with pytest.raises(JournalDamaged, match="no event is recorded whole"):
         read_state(RunStore(tmp_path))
