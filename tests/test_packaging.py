@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 PIN = re.compile(r"^([A-Za-z0-9._-]+)==[^\s;]+( ;[^\\]+)? \\$", re.MULTILINE)
@@ -112,3 +113,27 @@ def test_scripts_are_executable_and_plain_sh(script: str) -> None:
     assert path.stat().st_mode & 0o111
     assert path.read_text().startswith("#!/bin/sh\n")
     subprocess.run(["sh", "-n", str(path)], check=True)
+
+
+def environments() -> list[str]:
+    """What scripts/env.sh makes: to run, and with a second lock to develop."""
+    script = (ROOT / "scripts" / "env.sh").read_text()
+    return re.findall(r"\benv=\$root/(\.cache/\S+)", script)
+
+
+def test_hooks_are_the_linters_of_the_check_from_its_environment() -> None:
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    hooks = [hook["entry"].split() for repo in config["repos"] for hook in repo["hooks"]]
+    _, to_develop = environments()
+    assert {Path(entry[0]).parent for entry in hooks} == {Path(to_develop) / "bin"}
+    check = (ROOT / "scripts" / "check").read_text()
+    assert "requirements-dev.lock" in check
+    steps = re.findall(r"^step (\S+)", check, re.MULTILINE)
+    assert {Path(entry[0]).name for entry in hooks} == set(steps)
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_the_environments_that_documents_name_are_those_that_are_made(document: str) -> None:
+    named = re.findall(r"\.cache/env[\w-]*", (ROOT / document).read_text())
+    assert set(named) <= set(environments())
+    assert environments()[1] in named, "the tests' own"

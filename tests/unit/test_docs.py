@@ -318,3 +318,8 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= README_LINES_MAX
+
+
+def test_decisions_are_numbered() -> None:
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    assert [name[:5] for name in names] == [f"{n:04}-" for n in range(1, len(names) + 1)]
