@@ -13,6 +13,7 @@ from orchestrator.core.options import value_of
 from orchestrator.core.settings import Project
 from orchestrator.core.state import RunState
 from orchestrator.core.steer import NewTask, add_tasks
+from orchestrator.core.words import nearest
 from orchestrator.ports.tasks import SourceTask, TaskSource
 
 if TYPE_CHECKING:
@@ -58,32 +59,38 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         source = open_task_source(run.state.project)
         chosen = _named(source, named)
         chosen += _selected(source, run.state, args, but=named)
+        if not chosen:
+            _refuse_if_nothing_fits(source, run.state.project, args.label if not args.all else ())
         tasks = [_new_task(task, depends_on, args) for task in chosen]
         done = _done_dependencies(source, run.state, tasks)
         await run.commit(lambda state: add_tasks(state, tasks, done=done), now=ctx.now())
         return run.state, tasks
 
     state, tasks = ctx.with_run(add)
-    if not tasks:
-        ctx.note(_why_none(state.project, by_label=bool(args.label) and not args.all))
     for missing in sorted(state.missing):
         ctx.note(f"{missing} is waited for, and not in the run: add it too")
     rows = [_row(state, task.id) for task in tasks]
     result: dict[str, Any] = {"tasks": rows}
     if len(rows) == 1:
         result = {**rows[0], **result}
-    ctx.result(result, "\n".join(_line(row) for row in rows))
+    nothing = "nothing to add: what there is is in the run already, or done"
+    ctx.result(result, "\n".join(_line(row) for row in rows) or nothing)
     return 0
 
 
-def _why_none(project: Project, *, by_label: bool) -> str:
-    if open_task_source(project).all():
-        which = "of that label " if by_label else ""
-        return f"nothing to add: what there is {which}is in the run already, or done"
-    return (
-        f"nothing to add: {Path(project.root, project.tasks.path)} has no tasks; one is"
-        ' [[task]], and below it id = "T1", title = "…", body = "…"'
-    )
+def _refuse_if_nothing_fits(source: TaskSource, project: Project, labels: Sequence[str]) -> None:
+    """Where all that fits is in the run already, or done, there is nothing to complain about."""
+    found = source.all()
+    if not found:
+        raise Refused(
+            f"{Path(project.root, project.tasks.path)} has no tasks yet: write one, [[task]], and"
+            ' below it id = "T1", title = "…", body = "…"'
+        )
+    if labels and not any(set(labels).intersection(task.labels) for task in found):
+        known = sorted({label for task in found for label in task.labels})
+        wanted = " or ".join(labels)
+        near = nearest(labels[0], known) or f"; there are {', '.join(known) or 'no labels'}"
+        raise Refused(f"no task has the label {wanted}{near}")
 
 
 def _named(source: TaskSource, named: Sequence[str]) -> list[SourceTask]:

@@ -9,7 +9,7 @@ from orchestrator.core.model import TaskId
 from orchestrator.core.plan import plan, ready_tasks
 
 HELP = """Show which tasks could start now, best first, and how many children may run at once.
-limit is the cap in total: what is in flight counts against it."""
+limit is the cap in total: what is in flight counts against it; limited_by says what sets it."""
 JSON_WHEN_PIPED = True
 
 BARRED = frozenset({"paused", "parked", "stopping", "cooldown", "finished"})
@@ -33,17 +33,18 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     running: list[TaskId] = list(state.in_flight)
     is_barred = due.limited_by in BARRED
     limit = min(room.limit, len(running)) if is_barred else room.limit
+    limited_by = due.limited_by if is_barred else room.limited_by
     headroom = max(0, limit - len(running))
     ctx.result(
         {
             "dispatchable": ready,
             "limit": limit,
-            "limited_by": due.limited_by if is_barred else room.limited_by,
+            "limited_by": limited_by,
             "in_flight": running,
             "in_flight_count": len(running),
         },
         f"{len(ready)} ready: {', '.join(ready) or 'none'}\n"
         f"{len(running)} in flight: {', '.join(running) or 'none'}\n"
-        f"room for {headroom} more (limit {limit}, {due.limited_by})",
+        f"{headroom} more may start now: at most {limit} at once, by {limited_by}",
     )
     return 0

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from drivers.checkup import client, machine, storage
+from drivers.checkup import project as checked
 from drivers.checkup.check import Check, Level, fail, ok, warn
 from drivers.cli.context import Context
-from drivers.wiring_cli import inspect_repository, load_project
+from drivers.wiring_cli import inspect_repository, load_project, open_task_source
 from orchestrator.core.errors import ExitStatus, OrchestratorError
 from orchestrator.core.settings import AgentSettings, Project
 
@@ -50,6 +51,9 @@ def _checks(ctx: Context) -> Iterator[Check]:
     yield check
     if project is not None:
         yield _repository(project)
+        yield _tasks(project)
+        yield from checked.commands(project, os.environ)
+        yield checked.models(project)
         yield storage.room("room for worktrees", Path(project.root, project.git.worktrees))
     agent = project.agent if project else AgentSettings()
     root = Path(project.root) if project else Path.cwd()
@@ -64,6 +68,9 @@ def _project(spec: str | None) -> tuple[Project | None, Check]:
     except OrchestratorError as error:
         if spec is None and "init-project" in str(error):
             return None, warn("project", "none here", mend="orchestrator init-project")
+        if spec is None and "in no git repository" in str(error):
+            mend = "git init, commit, and then: orchestrator init-project"
+            return None, warn("project", "none, and no git repository", mend=mend)
         return None, fail("project", str(error))
     return project, ok("project", f"{project.name} ({project.spec})")
 
@@ -77,6 +84,13 @@ def _repository(project: Project) -> Check:
     return ok("repository", f"runs start from {inspection.base_commit[:12]}{notes}")
 
 
+def _tasks(project: Project) -> Check:
+    try:
+        return checked.tasks(tuple(open_task_source(project).all()), project.tasks.path)
+    except OrchestratorError as error:
+        return fail("tasks", str(error))
+
+
 def _text(checks: tuple[Check, ...]) -> str:
     width = max(len(check.name) for check in checks)
     lines = []
@@ -86,4 +100,6 @@ def _text(checks: tuple[Check, ...]) -> str:
             lines.append(f"{'':<5} {'':<{width}}  -> {check.mend}")
     failed = sum(check.level is Level.FAIL for check in checks)
     said = "a run can work here" if not failed else f"no run can work here: {failed} to mend"
+    if not failed and not any(check.name == "repository" for check in checks):
+        said = "this machine can run; there is no project here"
     return "\n".join([*lines, "", said])

@@ -23,6 +23,10 @@ HELP = """Create a run on a project.  Its settings, and the project file as it i
 with the run: `set` changes settings later, the project's commands never change."""
 
 
+ALWAYS_SHOWN = ("pipeline", "max_concurrent", "budget_usd")
+"""What a run is like, and what it may cost."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lane",
@@ -53,13 +57,13 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     ctx.run_id = ctx.run_id or _unused_id(ctx, project, day)
     is_name = is_safe_name(ctx.run_id)  # otherwise create() refuses it, and git is not asked
     inspection = inspect_repository(project, ctx.run_id if is_name else None)
-    for note in (*project_notes(project), *inspection.notes):
-        ctx.note(note)
     git = msgspec.structs.replace(project.git, base_commit=inspection.base_commit)
     project = msgspec.structs.replace(project, git=git)
     created = RunCreated(settings=settings, project=project, mode=Mode(args.mode))
     store = ctx.run_root().create(project.name, ctx.run_id, day, first=[created], now=now)
     ctx.at(store)
+    for note in (*project_notes(project), *inspection.notes):
+        ctx.note(note)
     ctx.result(
         {
             "run": ctx.run_id,
@@ -85,11 +89,11 @@ def _unused_id(ctx: Context, project: Project, day: str) -> str:
 def _text(ctx: Context, path: Path, project: Project, settings: Settings) -> str:
     lines = [f"run       {ctx.run_id}", f"store     {path}", f"project   {project.root}"]
     lines.append(f"base      {project.git.base_commit[:12]} ({project.git.base})")
-    lines += [
-        "settings",
-        *(f"  {key} = {shown(value)}" for key, value in described(settings).items()),
-    ]
-    return "\n".join([*lines, "", f"next: {ctx.command('add-task', '--all')}"])
+    usual = described(Settings())
+    own = {k: v for k, v in described(settings).items() if v != usual[k] or k in ALWAYS_SHOWN}
+    lines += [f"{key:<9} {shown(value)}" for key, value in own.items()]
+    every = f"{ctx.command('set')} shows every setting"
+    return "\n".join([*lines, "", every, "", "next:", f"    {ctx.command('add-task', '--all')}"])
 
 
 def shown(value: object) -> str:

@@ -7,6 +7,7 @@ from drivers.cli.context import Context
 from drivers.cli.parser import NotBuilt
 from orchestrator.core import steer
 from orchestrator.core.model import TaskStatus
+from orchestrator.core.words import in_words
 from orchestrator.views.status import clock, run_reason
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def _why_none(state: "RunState", task: "TaskState", now: float) -> str:
         case TaskStatus.READY | TaskStatus.COOLING:
             return f"{task.id} is {task.status}, and the run is {run_reason(state, now)}"
         case _:
-            return f"{task.id} is {task.status}: `requeue {task.id}` does it again"
+            return f"{task.id} is {in_words(task.status)}: `requeue {task.id}` does it again"
 
 
 def _text(item: "WorkItem | None", task: str) -> str:

@@ -72,7 +72,7 @@ GROUPS: tuple[tuple[str, tuple[Verb, ...]], ...] = (
             Verb("pause", "start nothing new until unpaused"),
             Verb("unpause", "go on after a pause"),
             Verb("requeue", "do a task again, on a new branch"),
-            Verb("abandon", "give a task up"),
+            Verb("abandon", "leave a task undone, for good"),
         ),
     ),
     ("other programs", (Verb("schema", "JSON Schema of what is read and written"),)),

@@ -6,6 +6,7 @@ process is gone.
 
 import math
 import os
+import shlex
 import signal
 import sys
 
@@ -141,10 +142,19 @@ def _refuse_if_not_whole(state: RunState) -> None:
             f" walk its tasks"
         )
     if not state.tasks:
-        raise Refused(f"run {state.run_id} has no tasks: add some with add-task")
+        add = _command(state, "add-task", "--all")
+        raise Refused(f"run {state.run_id} has no tasks; add them: {add}")
     if state.missing:
-        names = ", ".join(sorted(state.missing))
-        raise Refused(f"run {state.run_id} waits for tasks that are not added: {names}")
+        missing = sorted(state.missing)
+        add = _command(state, "add-task", *(w for name in missing for w in ("--task", name)))
+        raise Refused(
+            f"run {state.run_id} waits for tasks that are not added: {', '.join(missing)};"
+            f" add them: {add}"
+        )
+
+
+def _command(state: RunState, *words: str) -> str:
+    return shlex.join(("orchestrator", "--run", state.run_id, *words))
 
 
 def _refuse_foreign_driver(store: RunStore, host: Host, invocation: Invocation) -> None:

@@ -6,6 +6,7 @@ Invariant: it is made of what was to be told anyhow, after secrets and agents' w
 from collections.abc import Mapping
 from datetime import datetime
 
+from orchestrator.core.words import in_words
 from orchestrator.views.text import duration
 from orchestrator.views.timeline import line
 
@@ -46,7 +47,7 @@ def _text(event: str, values: Values) -> str:
         case "paused":
             return f"PAUSED: {values.get('reason')}"
         case "run ended":
-            return f"the run has ended: {values.get('state', '').replace('_', ' ')}"
+            return f"the run has ended: {in_words(values.get('state', ''))}"
         case "driver ends":
             return f"the driver ends: {values.get('reason')}"
         case "driving":

@@ -52,14 +52,19 @@ def changes_of(settings: Settings, pairs: Mapping[str, str]) -> dict[str, Any]:
     present = msgspec.to_builtins(described(settings))
     changes = {}
     for written, text in pairs.items():
-        key = written.replace("-", "_")
-        key = ALIASES.get(key, key)
+        key = key_of(written)
         if key not in present:
             raise Usage(f"no setting {written}{nearest(key, [*present, *ALIASES])}")
         value = value_of(key, text)
         if value != present[key]:
             changes[key] = value
     return changes
+
+
+def key_of(written: str) -> str:
+    """The setting that a person means."""
+    key = written.replace("-", "_")
+    return ALIASES.get(key, key)
 
 
 def task_changes_of(task: TaskState, pairs: Mapping[str, str]) -> dict[str, Any]:

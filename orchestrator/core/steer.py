@@ -28,9 +28,10 @@ from orchestrator.core.model import Pipeline, Record, TaskId, TaskStatus
 from orchestrator.core.options import changes_of, task_changes_of
 from orchestrator.core.slug import slug_of
 from orchestrator.core.state import RunState, TaskState
-from orchestrator.core.words import nearest
+from orchestrator.core.words import in_words, nearest
 
 _REQUEUABLE = DOOMED | {TaskStatus.HELD, TaskStatus.COMPLETED}
+KNOWN_MAX = 8
 _PAST_GIVING_UP = frozenset({TaskStatus.COMPLETED, TaskStatus.REJECTED, TaskStatus.SUPERSEDED})
 
 
@@ -133,14 +134,14 @@ def requeue(state: RunState, tasks: Sequence[str], *, reason: str) -> list[Known
     for task in again:
         if task.status not in _REQUEUABLE:
             raise Refused(
-                f"{task.id} is {task.status}: only a task that has ended, or is held,"
+                f"{task.id} is {in_words(task.status)}: only a task that has ended, or is held,"
                 " can be done again"
             )
         for dependency in task.depends_on:
             other = state.tasks.get(dependency)
             if other is not None and other.status in DOOMED and dependency not in ids:
                 raise Refused(
-                    f"{task.id} depends on {dependency}, which is {other.status}:"
+                    f"{task.id} depends on {dependency}, which is {in_words(other.status)}:"
                     f" requeue {dependency} too"
                 )
     return [TaskRequeued(task_id=t.id, round=t.round + 1, reason=reason) for t in again]
@@ -153,7 +154,8 @@ def abandon(
     given_up = [find_task(state, name) for name in tasks]
     for task in given_up:
         if task.status in _PAST_GIVING_UP:
-            raise Refused(f"{task.id} is {task.status} already")
+            again = "" if task.status is TaskStatus.SUPERSEDED else ": `requeue` does it again"
+            raise Refused(f"{task.id} is {in_words(task.status)} already{again}")
         if task.id in live:
             raise Refused(
                 f"{task.id} has a process at work on {task.stage}: stop the run first"
@@ -182,13 +184,23 @@ def find_task(state: RunState, name: str) -> TaskState:
     if task is None and name in state.slugs:
         task = state.tasks[state.slugs[name]]
     if task is None:
-        raise Refused(f"run {state.run_id} has no task {name}{nearest(name, state.tasks)}")
+        near = nearest(name, state.tasks) or _known_tasks(state)
+        raise Refused(f"run {state.run_id} has no task {name}{near}")
     return task
+
+
+def _known_tasks(state: RunState) -> str:
+    first = list(state.tasks)[:KNOWN_MAX]
+    more = ", …" if len(state.tasks) > KNOWN_MAX else ""
+    return f"; there are {', '.join(first)}{more}" if first else ": it has none yet"
 
 
 def _still_open(state: RunState) -> None:
     if state.finalized is not None:
-        raise Refused(f"run {state.run_id} has ended: it is {state.finalized}")
+        raise Refused(
+            f"run {state.run_id} has ended: it is {in_words(state.finalized)}; `requeue TASK` opens"
+            " it again"
+        )
 
 
 def _no_cycle(state: RunState, new: Mapping[TaskId, NewTask]) -> None:

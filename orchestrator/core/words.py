@@ -1,6 +1,17 @@
-"""Say what a person probably meant."""
+"""What a person probably meant, and what a state is called to a person."""
 
 from collections.abc import Iterable
+
+_FOR_PEOPLE = {
+    "rejected": "abandoned",
+    "completed_with_rejections": "completed, but for what was abandoned",
+}
+"""States whose names are promised to programs, and say something else to people."""
+
+
+def in_words(state: str) -> str:
+    """A task's or a run's state."""
+    return _FOR_PEOPLE.get(state, state.replace("_", " "))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

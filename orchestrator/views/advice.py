@@ -80,7 +80,8 @@ def _driving(status: Status, command: Command) -> list[Step]:
     if status.terminal:
         return []
     if not status.tasks:
-        return [Step("there are no tasks", command("add-task", "--all"))]
+        why = "there are no tasks in the run; once they are written down, add them"
+        return [Step(why, command("add-task", "--all"))]
     if missing := _missing(status):
         add = command("add-task", *(word for name in missing for word in ("--task", name)))
         return [Step(f"waited for, and not in the run: {', '.join(missing)}; add it", add)]

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from orchestrator.core.model import RunStatus, TaskStatus
+from orchestrator.core.words import in_words
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
 from orchestrator.views.money import Cost
@@ -155,9 +156,7 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _headline(status: Status) -> str:
     counts = ", ".join(
-        f"{status.counts[state]} {state.replace('_', ' ')}"
-        for state in _URGENT
-        if status.counts.get(state)
+        f"{status.counts[state]} {in_words(state)}" for state in _URGENT if status.counts.get(state)
     )
     reason = (status.reason or "").removeprefix(f"{status.run_state}: ")
     if is_at_rest(status):
@@ -174,7 +173,7 @@ def is_at_rest(status: Status) -> bool:
 
 
 def _run_state(status: Status) -> str:
-    return "stopped" if is_at_rest(status) else status.run_state.replace("_", " ")
+    return "stopped" if is_at_rest(status) else in_words(status.run_state)
 
 
 def _cost_line(cost: Cost) -> str:
@@ -228,7 +227,7 @@ def _cells(task: TaskRow) -> tuple[str, ...]:
     again = f" #{task.attempt}" if task.attempt > 1 else ""
     return (
         cut(task.task_id, 30),
-        task.state.replace("_", " "),
+        in_words(task.state),
         f"{task.stage}{again}" if at_work else "",
         duration(task.running_s) if task.running_s is not None else "",
         f"{task.cost_usd:.2f}" if task.cost_usd else "",

@@ -47,6 +47,7 @@ from orchestrator.core.events import (
     WindowObserved,
 )
 from orchestrator.core.model import Outcome, TaskId
+from orchestrator.core.words import in_words
 from orchestrator.views.status import clock
 from orchestrator.views.text import cut, duration
 
@@ -149,7 +150,7 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     TaskRevived: lambda e: "goes on: what ended it was a storm",
     CascadeBlocked: lambda e: f"blocked: {e.because} did not complete",
     TaskHeld: lambda e: f"held for a person: {e.reason}",
-    TaskAbandoned: lambda e: f"given up{_because(e.reason)}",
+    TaskAbandoned: lambda e: f"abandoned{_because(e.reason)}",
     TaskRequeued: lambda e: f"to be done again, round {e.round}{_because(e.reason)}",
     CooldownStarted: lambda e: f"nothing starts before {clock(e.until)}: {e.reason}",
     CooldownEnded: lambda e: f"the limit is over{_because(e.reason)}",
@@ -160,7 +161,7 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     StopRequested: lambda e: f"asked to stop ({e.how})",
     SupervisorParked: lambda e: f"PARKED: {e.reason}",
     DriverClaimed: lambda e: f"driver {e.driver} begins" + (", taking over" if e.took_over else ""),
-    RunFinalized: lambda e: f"the run has ended: {e.state.replace('_', ' ')}",
+    RunFinalized: lambda e: f"the run has ended: {in_words(e.state)}",
     Unknown: lambda e: f"{e.type} (of a newer version)",
 }
 """A row for each type of event there is."""

@@ -35,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         ("--run r1 stop --draim", 2, "did you mean --drain?"),
         ("--run r1 stop --drain --now", 2, "not allowed with"),
         ("--run r1 --project /nowhere status", 2, "/nowhere"),
-        ("--run r1 tail T9", 1, "has no task T9"),
+        ("--run r1 tail T9", 1, "has no task T9; there are #12, B"),
         ("--run r1 tail B", 1, "has not been started"),
         ("--run r1 requeue '#12'", 1, "#12 is ready"),
         ("--run r1 abandon D", 1, "has no task D"),
@@ -498,11 +498,49 @@ def test_a_file_without_tasks_is_told_with_the_form_of_one(own: Home) -> None:
     file = own.repository / "tasks.toml"
     file.write_text("# none yet\n")
     own.json("--run", "r1", "init-run")
-    told = own.call("--run", "r1", "add-task", "--all").stderr
-    assert f"{file} has no tasks; one is [[task]], and below it id = " in told
+    done = own.call("--run", "r1", "add-task", "--all")
+    assert done.returncode == 1
+    assert f"{file} has no tasks yet: write one, [[task]], and below it id = " in done.stderr
+    assert done.stdout == ""
     file.write_text('[[task]]\nid = "T1"\ntitle = "a"\ndone = true\n')
-    told = own.call("--run", "r1", "add-task", "--all").stderr
+    told = own.call("--run", "r1", "add-task", "--all").stdout
     assert "in the run already, or done" in told
+
+
+def test_a_label_that_no_task_has_is_refused_with_those_there_are(own: Home) -> None:
+    (own.repository / "tasks.toml").write_text(
+        '[[task]]\nid = "A"\ntitle = "A"\nlabels = ["api", "ui"]\n'
+    )
+    own.json("--run", "r1", "init-run")
+    done = own.call("--run", "r1", "add-task", "--label", "nope")
+    assert done.returncode == 1
+    assert the_one_line(done).endswith("no task has the label nope; there are api, ui")
+    assert own.json("--run", "r1", "add-task", "--label", "api")["task"] == "A"
+    done = own.call("--run", "r1", "add-task", "--label", "api")
+    assert (done.returncode, done.stdout) == (
+        0,
+        "nothing to add: what there is is in the run already, or done\n",
+    )
+
+
+def test_setting_says_what_it_was_before(own: Home) -> None:
+    own.json("--run", "r1", "init-run")
+    done = own.call("--run", "r1", "set", "max-concurrent", "5", "lane", "full")
+    assert done.stdout == "max_concurrent = 5, was 3\npipeline = full, as before\n"
+    own.json("--run", "r1", "add-task", "--task", "#12")
+    done = own.call("--run", "r1", "set", "--task", "#12", "budget_usd", "2")
+    assert done.stdout == "budget_usd = 2.0, was none\n"
+    assert len(own.call("--run", "r1", "set").stdout.splitlines()) > 20
+
+
+def test_a_new_run_shows_what_is_its_own_and_what_comes_next(own: Home) -> None:
+    done = own.call("--run", "r1", "init-run", "--budget-usd", "20")
+    assert "\nbudget_usd 20.0\n" in done.stdout
+    assert len(done.stdout.splitlines()) < 15
+    assert done.stdout.splitlines()[-1].endswith("--run r1 add-task --all")
+    # What is missing in the project file is noted of a run that is made, not beside a refusal.
+    assert "no test command" in done.stderr
+    assert "no test command" not in own.call("--run", "r1", "init-run").stderr
 
 
 @pytest.mark.parametrize(
@@ -531,4 +569,4 @@ def test_why_there_is_nothing_to_do_by_hand_is_told(own: Home) -> None:
     assert "note: B waits for #12" in done.stderr
     own.json("--run", "r1", "abandon", "#12")
     done = own.call("--run", "r1", "next", "--task", "#12", "--json")
-    assert "note: #12 is rejected: `requeue #12` does it again" in done.stderr
+    assert "note: #12 is abandoned: `requeue #12` does it again" in done.stderr

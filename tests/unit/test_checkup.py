@@ -4,15 +4,20 @@ import fcntl
 import os
 import resource
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from adapters.execution import rehearsal
 from drivers.checkup import client, machine, storage
+from drivers.checkup import project as checked
 from drivers.checkup.check import Level
-from orchestrator.core.settings import AgentSettings, Project
+from orchestrator.core.model import TaskId
+from orchestrator.core.settings import AgentSettings, Commands, Project
+from orchestrator.ports.tasks import SourceTask
 
 HERE = Path.cwd()
 
@@ -121,7 +126,7 @@ class TestStorage:
 
 class TestClient:
     def agent(self, command: Path | str, **more: object) -> AgentSettings:
-        return AgentSettings(command=(str(command),), **more)  # type: ignore[arg-type]
+        return AgentSettings(command=(str(command),), **more)
 
     def test_it_is_asked_for_its_version_in_a_clean_environment(self, tmp_path: Path) -> None:
         claude = program(tmp_path, "claude", 'echo "2.1.332 (Claude Code)$SECRET$CLAUDECODE"')
@@ -191,3 +196,60 @@ class TestClient:
         if os.geteuid() == 0:
             bare = AgentSettings(permission_mode="bypassPermissions")
             assert client.permissions(bare).level is Level.FAIL
+
+
+class TestProject:
+    def project(self, root: Path, **commands: tuple[str, ...]) -> Project:
+        subprocess.run(["git", "init", "-q", str(root)], check=True)
+        return Project(name="p", root=str(root), commands=Commands(**commands))
+
+    def test_a_program_that_is_nowhere_fails(self, tmp_path: Path) -> None:
+        missing = self.project(tmp_path, test=("nosuchprog", "-q"))
+        (check,) = checked.commands(missing, os.environ)
+        assert (check.level, check.found) == (Level.FAIL, "test: nosuchprog is not on PATH")
+        assert check.mend == "install it, or mend [commands] test"
+        (check,) = checked.commands(
+            self.project(tmp_path, install=("sh", "x"), test=("sh", "-c", "A=1 nosuchprog -q | x")),
+            os.environ,
+        )
+        assert (check.level, check.mend) == (Level.WARN, "see that the install command brings it")
+
+    def test_a_program_of_the_repository_must_be_in_git(self, tmp_path: Path) -> None:
+        program(tmp_path, "check", "")
+        untracked = self.project(tmp_path, test=("./check",))
+        (check,) = checked.commands(untracked, os.environ)
+        assert check.found == "test: ./check is not in git: a fresh worktree lacks it"
+        subprocess.run(["git", "-C", str(tmp_path), "add", "check"], check=True)
+        (check,) = checked.commands(untracked, os.environ)
+        assert (check.level, check.found) == (Level.OK, "programs of test are there")
+
+    @pytest.mark.parametrize(
+        ("script", "program"),
+        [
+            ("pytest -q", "pytest"),
+            ("A=1 B=2 make -C x", "make"),
+            ("cd x && make", ""),
+            ("$TOOL test", ""),
+            ("(make)", ""),
+            ("'unclosed", ""),
+            ("", ""),
+        ],
+    )
+    def test_what_a_shell_is_to_run_is_told_where_it_is_plain(
+        self, script: str, program: str
+    ) -> None:
+        assert checked.first_program(("sh", "-c", script)) == program
+
+    def test_models_that_nobody_knows_are_noted(self, tmp_path: Path) -> None:
+        known = ("sonnet", "opus[1m]", "claude-sonnet-4-5-20250929", "us.anthropic.claude-x-v1:0")
+        project = self.project(tmp_path)
+        good = msgspec.structs.replace(project, models=dict(enumerate(known)))
+        assert checked.models(good).level is Level.OK
+        odd = msgspec.structs.replace(project, models={"default": "sonet"})
+        assert checked.models(odd).level is Level.WARN
+        assert "sonet" in checked.models(odd).found
+
+    def test_no_tasks(self) -> None:
+        assert checked.tasks((), "tasks.toml").level is Level.WARN
+        done = SourceTask(id=TaskId("A"), title="A", done=True)
+        assert checked.tasks((done,), "tasks.toml").found == "1 in tasks.toml, 1 of them done"

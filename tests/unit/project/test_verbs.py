@@ -118,6 +118,27 @@ def test_doctor_says_how_to_mend_each(
     assert out.rstrip().endswith("no run can work here: 3 to mend")
 
 
+def test_doctor_looks_at_the_tasks(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init-project"]) == 0
+    (repository / "tasks.toml").write_text(
+        '[[task]]\nid = "A"\ntitle = "A"\ndepends_on = ["B"]\n'
+        '[[task]]\nid = "B"\ntitle = "B"\ndepends_on = ["A"]\n'
+    )
+    assert main(["doctor", "--text"]) == 5
+    assert re.search(r"fail +tasks +.*A.*B.*A", capsys.readouterr().out)
+
+
+def test_doctor_says_how_a_project_is_made(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main(["doctor", "--text"])
+    assert "-> orchestrator init-project" in capsys.readouterr().out
+    monkeypatch.chdir(repository.parent)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", "/")
+    main(["doctor", "--text"])
+    assert "-> git init, commit, and then: orchestrator init-project" in capsys.readouterr().out
+
+
 def test_doctor_shows_a_mistake_in_the_project_file(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

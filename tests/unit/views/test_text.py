@@ -74,7 +74,10 @@ def test_of_very_many_tasks_the_urgent_are_shown() -> None:
 
 def test_who_does_not_drive_is_told_how() -> None:
     assert steps(driver=DriverStatus()) == [
-        Step("there are no tasks", "orchestrator --run r1 add-task --all")
+        Step(
+            "there are no tasks in the run; once they are written down, add them",
+            "orchestrator --run r1 add-task --all",
+        )
     ]
     (step,) = steps(added("T1"), driver=DriverStatus())
     assert step.command == "orchestrator --run r1 run-headless --wait"
