@@ -1,4 +1,4 @@
-"""How long a person waits for --help, and for the status of a run of 100,000 events."""
+"""How long a person waits: for --help, for status at 100,000 events, and for a run to resume."""
 
 import os
 import statistics
@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.journal.store import RunRoot
+from tests.bench import resume
 from tests.bench.lane import drive, independent
 
 GOAL_HELP_MS, GOAL_STATUS_MS = 80.0, 200.0
@@ -16,7 +18,7 @@ TASKS = 8_000
 """Six stages of two events each, and their own: about 100,000 events."""
 
 
-def report(directory: Path) -> Iterator[str]:
+def report(directory: Path, *, million: bool = False) -> Iterator[str]:
     limit_ms = _took_ms([sys.executable, "-c", "pass"], directory)
     yield f"limit: python -c pass: {limit_ms:.0f} ms"
     help_ms = _took_ms([sys.executable, "-m", "orchestrator", "--help"], directory)
@@ -32,6 +34,10 @@ def report(directory: Path) -> Iterator[str]:
         f"status at about {events:,} events: {status_ms:.0f} ms (goal {GOAL_STATUS_MS:.0f}), "
         f"{status_ms / limit_ms:.1f} x the limit"
     )
+    journal = RunRoot(root).find(run_id).events_path
+    yield from resume.report(journal)
+    if million:
+        yield from resume.report(resume.lengthened(journal, 10))
 
 
 def _took_ms(command: list[str], directory: Path, *, runs_root: Path | None = None) -> float:
