@@ -14,6 +14,7 @@ from drivers.headless.outside import Outside
 from drivers.headless.stalled import is_about_money, why_stalled
 from drivers.stages import Dispatched, Errand, make_errand, verify
 from drivers.wiring_cli import driver_now
+from orchestrator.core import resources
 from orchestrator.core.admission import Admission, Bar, Grant
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import OrchestratorError, Refused
@@ -81,7 +82,9 @@ async def next_work_item(
                 mode=Mode.INTERACTIVE,
                 redact=outside.redact,
             )
-            await outside.executor.prepare(errand.work)
+            if not await outside.executor.prepare(errand.work):
+                why = resources.why("host_children", run.state.settings)
+                raise Refused(f"{errand.work.id} cannot start now: {why}; try again later")
             await _lease(run, outside, errand, resume=resume)
             if not start.stage.is_deterministic:
                 return errand.work
@@ -155,7 +158,7 @@ async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool
 
 
 def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -> StartStage | None:
-    bar, _ = barred(state, now)
+    bar = barred(state)
     if bar in {"paused", "stopping"}:
         raise Refused(f"run {state.run_id} is {bar}: {state.paused or 'a stop was asked for'}")
     is_due = task.status is TaskStatus.READY or (

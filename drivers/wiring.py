@@ -3,23 +3,27 @@
 import os
 import shutil
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from adapters.execution.claude.account import account_name
 from adapters.execution.claude.by_hand import cost_by_hand
-from adapters.execution.claude.environment import secret_values
+from adapters.execution.claude.environment import read_oauth_token, secret_values
 from adapters.execution.claude.lane import ClaudeLane
 from adapters.execution.claude.schema import misfit
 from adapters.execution.executor import SupervisedExecutor
 from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
+from adapters.host.account import AccountFile, make_directory
 from adapters.host.local import LocalHost
+from adapters.host.slots import Slots
 from adapters.host.watcher import FileWatcher
 from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
+from drivers.settings import Environment
 from drivers.tracebacks import keep_tracebacks
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ENGINE_LANE, CallCost, SessionId, Stage, StageResult
@@ -50,13 +54,16 @@ async def connected(store: RunStore) -> AsyncIterator[Connected]:
     with watcher.watch(store.events_path) as changed:
         journal = open_journal(store.events_path, store.run_id, changes=changed.wait)
         run = await LiveRun.open(journal)
-        yield Connected(run, journal, _outside(lambda: run.state, store, watcher))
+        name = _account_name(run.state.project)
+        with told_of(name, watcher) as account:
+            yield Connected(run, journal, _outside(lambda: run.state, store, watcher, account))
 
 
 @asynccontextmanager
 async def attached(run: LiveRun, store: RunStore) -> AsyncIterator[Outside]:
     """For a command that steps a run which it has opened already."""
-    yield _outside(lambda: run.state, store, FileWatcher())
+    account = account_of(run.state.project)
+    yield _outside(lambda: run.state, store, FileWatcher(), account)
 
 
 def require_programs(project: Project, environ: Mapping[str, str]) -> None:
@@ -91,10 +98,41 @@ def cost_of_result(result: StageResult, lease: Lease, stem: Path) -> CallCost:
     )
 
 
-def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatcher) -> Outside:
+def account_of(project: Project) -> AccountFile:
+    """What drivers on this host know of the account that pays for the project's calls."""
+    return AccountFile(_accounts_directory(), _account_name(project))
+
+
+@contextmanager
+def told_of(name: str, watcher: FileWatcher) -> Iterator[AccountFile]:
+    """The same, for a driver: it is told when others tell something."""
+    account = AccountFile(_accounts_directory(), name)
+    try:
+        make_directory(account.path.parent)
+    except OSError:  # it goes alone, and says so when it has something to tell
+        yield account
+        return
+    with watcher.watch(account.path) as changed:
+        account.changes = changed.wait
+        yield account
+
+
+def _account_name(project: Project) -> str:
+    token = read_oauth_token(project)
+    return account_name(project.agent, os.environ, oauth_token=token)
+
+
+def _accounts_directory() -> Path:
+    return Environment.read().state_dir / "accounts"
+
+
+def _outside(
+    state: Callable[[], RunState], store: RunStore, watcher: FileWatcher, account: AccountFile
+) -> Outside:
     keep_tracebacks(store.path)
-    host = LocalHost()
     project = state().project
+    slots = Slots(_slots_directory())
+    host = host_of(project, store, slots)
     executor = SupervisedExecutor(
         stem_of=store.stem,
         slug_of=lambda task_id: state().tasks[task_id].slug,
@@ -102,15 +140,29 @@ def _outside(state: Callable[[], RunState], store: RunStore, watcher: FileWatche
         settings=lambda: state().settings,
         host=host,
         watcher=watcher,
+        slots=slots,
     )
     return Outside(
         executor=executor,
         workspace=GitWorkspace(project.root, state().run_id),
         host=host,
+        account=account,
         run_dir=str(store.path),
         new_session=lambda: SessionId(str(uuid.uuid4())),
         redact=_redactor(secret_values({**os.environ, **project.agent.env})),
     )
+
+
+def host_of(project: Project, store: RunStore, slots: Slots | None = None) -> LocalHost:
+    """This machine, as a run on the project uses it."""
+    worktrees = Path(project.root, project.git.worktrees)
+    return LocalHost(places=(store.path, worktrees), slots=slots or Slots(_slots_directory()))
+
+
+def _slots_directory() -> Path:
+    """One for each machine: several may share a home."""
+    machine = LocalHost().identity().machine_id.replace("/", "-")
+    return Environment.read().state_dir / "host" / "slots" / machine
 
 
 def _redactor(secrets: Collection[str]) -> Callable[[str], str]:

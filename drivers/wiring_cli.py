@@ -4,6 +4,7 @@ With wiring.py, the only module that names adapters for them.  Imports are as la
 be, because pydantic alone costs more than a whole command may.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from adapters.workspace.repository import Inspection
     from drivers.at_work import AtWork
     from orchestrator.core.model import HostIdentity, ProcessIdentity, TaskId
+    from orchestrator.core.resources import Resources
     from orchestrator.core.settings import Project
     from orchestrator.core.state import Lease, RunState
     from orchestrator.journal.live import LiveRun
@@ -106,12 +108,41 @@ def this_host() -> "HostIdentity":
     return LocalHost().identity()
 
 
+def resources_now(store: "RunStore", state: "RunState") -> "Resources":
+    """What this host has left for children of the run.  Changes nothing."""
+    from drivers import wiring
+    from orchestrator.core import resources
+
+    return resources.look(wiring.host_of(state.project, store).resources, state)
+
+
 def process_is_alive(process: "ProcessIdentity", _: "HostIdentity") -> bool:
     """A process of this host and boot.  Where its start time is not known, by its pid alone."""
     from adapters.host import processes
 
     began = processes.start_time_of(process.pid)
     return began is not None and process.start_time in (0, began)
+
+
+def hear_of_account(state: "RunState", state_dir: Path, now: float) -> None:
+    """Let the state know what other drivers of its account on this host have found out."""
+    from adapters.execution.claude.account import account_name
+    from adapters.execution.claude.environment import read_oauth_token
+    from adapters.host import account_file
+    from orchestrator.core.errors import EnvironmentFault
+    from orchestrator.core.fold_account import hear
+    from orchestrator.core.standing import news
+
+    if state.finalized is not None:
+        return
+    project = state.project
+    try:
+        token = read_oauth_token(project)
+        name = account_name(project.agent, os.environ, oauth_token=token)
+        standing = account_file.read(account_file.path_of(state_dir / "accounts", name))
+    except (OSError, EnvironmentFault, account_file.NotShared):
+        return  # the driver says so, where it matters
+    hear(state, news(state, standing, account=name, now=now), now)
 
 
 def lease_is_alive(store: "RunStore", state: "RunState") -> "Callable[[Lease], bool]":

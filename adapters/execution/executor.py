@@ -18,12 +18,16 @@ from typing import Any
 import msgspec
 import trio
 
+from adapters.execution.appetite import Appetite, Appetites
 from adapters.execution.guard import Guard, Legible, Linger
 from adapters.execution.lanes import Lane
+from adapters.execution.places import Places
+from adapters.execution.replay import Replay
 from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
 from adapters.execution.supervise import Supervisor
 from adapters.execution.tail import Tail
 from adapters.execution.work_file import read_work, work_of_lease, write_work
+from adapters.host.slots import Slots
 from adapters.host.watcher import FileWatcher
 from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault
 from orchestrator.core.model import (
@@ -76,23 +80,32 @@ class SupervisedExecutor:
         settings: Callable[[], Settings],
         host: Host,
         watcher: FileWatcher,
+        slots: Slots | None = None,
     ) -> None:
+        """``slots``: the places that all drivers of this host share; None: not counted."""
         self._stem_of = stem_of
         self._slug_of = slug_of
         self._lanes = lanes
         self._settings = settings
-        self._supervisor = Supervisor(watcher, host.identity(), settings)
+        self._places = Places(slots, lambda: settings().host_children_max)
+        self._supervisor = Supervisor(watcher, host.identity(), settings, self._places.hold)
+        self._appetites = Appetites()
 
-    async def prepare(self, work: WorkItem) -> None:
+    async def prepare(self, work: WorkItem) -> bool:
         stem = self._first(work)
         try:
+            if not (work.lane.startswith("interactive:") or self._places.reserve(stem)):
+                return False
             await trio.to_thread.run_sync(write_work, stem, work)
             self._supervisor.lock(stem)
+            return True
         except BlockingIOError as fault:
+            self._places.let_go(stem)
             raise EnvironmentFault(
                 f"{work.id} is running already: {stem.lock} is held; wait for it, or stop it"
             ) from fault
         except OSError as fault:
+            self._places.let_go(stem)
             raise EnvironmentFault(
                 f"cannot prepare {work.id}: {stem.directory}: {fault.strerror or fault}"
             ) from fault
@@ -103,9 +116,11 @@ class SupervisedExecutor:
             for path in (stem.prompt, stem.work, stem.lock):
                 path.unlink(missing_ok=True)
         self._supervisor.unlock(stem)
+        self._places.let_go(stem)
 
     async def run(self, work: WorkItem, observe: Observe) -> Ending:
         stem = self._first(work)
+        self._places.begin(stem)
         try:
             return await self._patiently(
                 work.id,
@@ -115,6 +130,7 @@ class SupervisedExecutor:
             )
         finally:
             self._supervisor.unlock(stem)
+            self._places.let_go(stem)
 
     async def find(self, lease: Lease) -> Seen:
         stem = latest_start(self._first(lease))
@@ -143,7 +159,10 @@ class SupervisedExecutor:
             work = read_work(latest, lease) or work_of_lease(lease)
             return self._follow(work, latest, observe, spawned=None)
 
-        return await self._patiently(lease.work_item_id, stem, follow, follow)
+        try:
+            return await self._patiently(lease.work_item_id, stem, follow, follow)
+        finally:
+            self._places.let_go(stem)
 
     async def stop(self, lease: Lease) -> int:
         return await self._supervisor.stop(latest_start(self._first(lease)))
@@ -185,6 +204,7 @@ class SupervisedExecutor:
             "ORCHESTRATOR_DISPATCH": work.id,
         }
         try:
+            self._places.hold(stem)
             self._supervisor.lock(stem)
             spawned = self._supervisor.spawn(
                 stem,
@@ -193,6 +213,7 @@ class SupervisedExecutor:
                 cwd=command.cwd,
                 stdin=command.stdin,
                 deadline_s=work.timeout_s,
+                slot=self._places.descriptor(stem),
             )
         except (OSError, ValueError) as fault:  # ValueError: a NUL byte in an argument
             number = (fault.errno or 0) if isinstance(fault, OSError) else 0
@@ -204,12 +225,14 @@ class SupervisedExecutor:
     ) -> Ending:
         lane = self._lanes[work.lane]
         reader = lane.reader(work)
+        replay = Replay(stem, work, is_new=spawned is not None)
         linger = Linger()
         legible = lane if isinstance(lane, Legible) else None
         guard = Guard(stem, work, legible, self._settings)
+        appetite = Appetite(self._appetites)
 
         def feed(data: bytes) -> None:
-            for observation in reader.feed(data):
+            for observation in replay.dated(data, reader.feed(data)):
                 if isinstance(observation, ResultSeen):
                     linger.renew(self._settings().result_linger_s)
                     guard.dismiss()
@@ -220,11 +243,13 @@ class SupervisedExecutor:
 
         def started(record: ShimRecord) -> None:
             guard.started(record.shim, record.child)
+            appetite.started((record.shim, record.child))
             observe(Started(shim=record.shim, child=record.child, started_at=record.started_at))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(linger.then, self._supervisor.stop, stem)
             nursery.start_soon(guard.then, self._supervisor.stop)
+            nursery.start_soon(appetite.watch)
             record = await self._supervisor.follow(
                 stem, feed, started, spawned=spawned, timeout_s=work.timeout_s
             )
@@ -232,7 +257,7 @@ class SupervisedExecutor:
         reader.close()
         if record.reason == "spawn_failed":
             return _dated(_not_started(work, record.error, record.errno), record)
-        exit_ = guard.corrected(record.child_exit)
+        exit_ = appetite.of(guard.corrected(record.child_exit))
         evidence = guard.evidence(exit_)
         if linger.is_on and exit_.reason in ("stopped", "deadline", "hung"):
             # It had said its result: being ended after that is no failure of it.
@@ -240,7 +265,7 @@ class SupervisedExecutor:
             exit_ = msgspec.structs.replace(exit_, reason="exited")
         said = lane.conclude(work, reader, exit_, stem.stderr_tail(), again=stem.is_second)
         if isinstance(said, Ending):
-            return _dated(said, record, exit_, evidence)
+            return _dated(appetite.judged(said, exit_), record, exit_, evidence)
         if stem.is_second or exit_.reason != "exited":
             return _dated(_ending(Cause.CRASH, said.reason), record, exit_)
         return await self._start(work, stem.second, observe)

@@ -16,7 +16,7 @@ import trio
 
 from adapters.execution.stall import Kind, Signs, Told, Vigil, judge, sentence
 from adapters.execution.stems import Stem
-from adapters.host.cpu import cpu_of_trees
+from adapters.host.usage import cpu_of_trees
 from orchestrator.core.model import ChildExit, ProcessIdentity, Record, WorkItem
 from orchestrator.core.settings import Settings
 

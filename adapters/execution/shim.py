@@ -2,9 +2,10 @@
 
     python -I -S shim_start.py stem=… cwd=… stdin=… deadline_s=… … -- program argument…
 
-Descriptor 3 is the dispatch's lock file, already locked: it is held for as long as the shim
-lives, and the child does not get it.  The environment is the child's, tags included.  Words
-instead of JSON because importing json costs every dispatch 12 ms.
+Descriptor 3 is the dispatch's lock file, already locked, and 4 its place among the children of the
+host, or nothing: they are held for as long as the shim lives, and the child gets neither.  The
+environment is the child's, tags included.  Words instead of JSON because importing json costs
+every dispatch 12 ms.
 
 It starts the child in a session of its own, with files for its three streams; writes who both
 are to ``<stem>.shim.json``; waits for the child's end, the deadline or a SIGTERM (that is how a
@@ -38,6 +39,7 @@ else:  # shim_start.py says where to find them
 
 SCHEMA = 1
 LOCK_FD = 3
+SLOT_FD = 4
 KILL_WAIT_S = 5.0
 """How long what was sent SIGKILL may take to go, before it is counted as a survivor."""
 CHASE_S = 0.02
@@ -77,6 +79,7 @@ class Shim:
         """The child's wait status, once it has ended."""
         self.cpu_s = 0.0
         self.max_rss_kb = 0
+        """Of the largest process that was collected."""
         self.stopping = False
         self.identified = False
         self.alarm, self.alarm_end = os.pipe()
@@ -97,7 +100,8 @@ class Shim:
         for name in (_signal.SIGCHLD, STOP_SIGNAL):
             _signal.signal(name, _heard)
         _signal.set_wakeup_fd(self.alarm_end, warn_on_full_buffer=False)
-        os.set_inheritable(LOCK_FD, False)
+        for held in (LOCK_FD, SLOT_FD):
+            os.set_inheritable(held, False)
 
     def start(self) -> None:
         """Start the child.  Its streams become our own first: so a trace of ours is kept too."""
@@ -246,7 +250,8 @@ class Shim:
             self.cpu_s += usage.ru_utime + usage.ru_stime
             if self.child is not None and pid == self.child[0]:
                 self.status = status
-                self.max_rss_kb = usage.ru_maxrss // (1 if sys.platform == "linux" else 1024)
+            rss_kb = usage.ru_maxrss // (1 if sys.platform == "linux" else 1024)
+            self.max_rss_kb = max(self.max_rss_kb, rss_kb)
         return True
 
     def wait(self, at_most_s: float) -> None:
@@ -333,7 +338,7 @@ def _heard(number: int, frame: object) -> None:
 
 def main(arguments: list[str]) -> None:
     # Nothing that the driver was started with may be held open by a child for hours.
-    os.closerange(LOCK_FD + 1, min(os.sysconf("SC_OPEN_MAX"), 65536))
+    os.closerange(SLOT_FD + 1, min(os.sysconf("SC_OPEN_MAX"), 65536))
     split = arguments.index("--")
     words = dict(word.split("=", 1) for word in arguments[:split])
     run(Shim(words, arguments[split + 1 :]))

@@ -59,6 +59,7 @@ class ExitRecord(Record, frozen=True, kw_only=True):
     descendants_ended: int = 0
     survivors: int = 0
     max_rss_kb: int = 0
+    """Of the largest single process."""
     cpu_s: float = 0.0
 
     @property
@@ -71,6 +72,7 @@ class ExitRecord(Record, frozen=True, kw_only=True):
             duration_s=self.duration_s,
             descendants_ended=self.descendants_ended,
             survivors=self.survivors,
+            peak_memory_bytes=self.max_rss_kb * 1024,
         )
 
 

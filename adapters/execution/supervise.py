@@ -34,15 +34,22 @@ ORPHAN_WAIT_S = 0.5
 """Between SIGTERM and SIGKILL for what a child left behind when it ended by itself."""
 DEADLINE_S_MAX = 1e9
 LOCK_FD = 3
+SLOT_FD = 4
 LOADER_NAMES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """What this interpreter may have needed to find its own library."""
 
 
 class Supervisor:
     def __init__(
-        self, watcher: FileWatcher, host: HostIdentity, settings: Callable[[], Settings]
+        self,
+        watcher: FileWatcher,
+        host: HostIdentity,
+        settings: Callable[[], Settings],
+        shim_lost: Callable[[Stem], object] = lambda stem: None,
     ) -> None:
+        """``shim_lost`` is told of a child that outlives its shim, before it is waited for."""
         self._watcher = watcher
+        self._shim_lost = shim_lost
         self._host = host
         self._settings = settings
         self._locks: dict[str, int] = {}
@@ -68,8 +75,10 @@ class Supervisor:
         cwd: str,
         stdin: Path,
         deadline_s: float,
+        slot: int | None = None,
     ) -> int:
-        """Start a shim under a stem that lock() holds; its pid.  ``env`` is complete.
+        """Start a shim under a stem that lock() holds; its pid.  ``env`` is complete.  ``slot``:
+        a descriptor that it is to hold as well.
 
         Raises OSError or, for a NUL byte, ValueError: then nothing was started.
 
@@ -104,6 +113,9 @@ class Supervisor:
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, lock_fd, LOCK_FD),
+                    (os.POSIX_SPAWN_OPEN, SLOT_FD, os.devnull, os.O_RDONLY, 0)
+                    if slot is None
+                    else (os.POSIX_SPAWN_DUP2, slot, SLOT_FD),
                 ],
             )
         finally:
@@ -209,6 +221,7 @@ class Supervisor:
         started_at = time.time() if record is None else record.started_at
         ran_out = False
         if (child := self._child_of(stem)) is not None:
+            self._shim_lost(stem)
             if record is not None:
                 timeout_s = record.started_monotonic + record.deadline_s - time.monotonic()
             with trio.move_on_after(max(timeout_s, 0)):

@@ -6,9 +6,16 @@ could only fail in the night, at the first child or the first branch, is refused
 
 import re
 import string
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from adapters.project.mistakes import did_you_mean
@@ -24,11 +31,13 @@ PERMISSION_MODES = (
     "manual",
     "plan",
 )
+BILLING = ("subscription", "api_key")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 PLACEHOLDERS = ("prefix", "run", "task")
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROJECT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ACCOUNT_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})?")
 _NOT_IN_A_REF = re.compile(r"\.\.|@\{|//|[\x00-\x20\x7f~^:?*\[\\]|(^|/)\.|\.lock(/|$)|^/|[/.]$")
 
 
@@ -112,6 +121,12 @@ def _text(value: str) -> str:
     return value
 
 
+def _no_list(value: str) -> str:
+    if "," in value or any(char.isspace() for char in value):
+        raise wrong(f'may not be "{value}": one model to an entry')
+    return value
+
+
 def _known_version(value: int) -> int:
     if value != SCHEMA:
         raise wrong(f"must be {SCHEMA}, the only version that this program reads, not {value}")
@@ -121,6 +136,7 @@ def _known_version(value: int) -> int:
 Command = Annotated[Argv, BeforeValidator(_argv)]
 EnvironmentName = Annotated[str, _matching(_ENVIRONMENT_NAME, "no name of an environment variable")]
 Text = Annotated[str, AfterValidator(_text)]
+ModelName = Annotated[str, AfterValidator(_text), AfterValidator(_no_list)]
 Version = Annotated[int, Field(alias="schema"), AfterValidator(_known_version)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -165,7 +181,20 @@ class AgentTable(Table):
     pass_env: Items[EnvironmentName] = ()
     env: Annotated[dict[str, str], AfterValidator(_environment)] = {}
     oauth_token_file: str = ""
+    account: Annotated[str, _matching(_ACCOUNT_NAME, "letters, digits, dots, dashes only")] = ""
+    billing: Annotated[str, one_of("", *BILLING)] = ""
+    fallback_models: Items[ModelName] = ()
     models: ModelsTable = ModelsTable()
+
+    @model_validator(mode="after")
+    def _one_payer(self) -> Self:
+        hands_on = "ANTHROPIC_API_KEY" in (*self.pass_env, *self.env)
+        if self.billing == "subscription" and hands_on:
+            raise wrong(
+                'has billing = "subscription" and hands ANTHROPIC_API_KEY on, which the client'
+                " would bill: take it out of pass_env and env"
+            )
+        return self
 
 
 class GitTable(Table):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from adapters.execution.claude.billing import API_KEY, SUBSCRIPTION, remedy
 from adapters.execution.claude.environment import child_environment, read_oauth_token
 from drivers.checkup.check import Check, fail, ok, output_of, warn
 from orchestrator.core.errors import EnvironmentFault
@@ -53,7 +54,14 @@ def login(project: Project | None, agent: AgentSettings, environ: Mapping[str, s
     except EnvironmentFault as error:
         return fail("login", str(error), mend="mend the file, or clear agent.oauth_token_file")
     env = child_environment(agent, environ, values=agent.env, oauth_token=from_file)
-    if env.get("ANTHROPIC_API_KEY"):
+    key = env.get("ANTHROPIC_API_KEY")
+    if agent.billing == SUBSCRIPTION and key:
+        found = "[agent] billing is subscription, and ANTHROPIC_API_KEY is handed on"
+        return fail("login", found, mend=f"a run would stop at once: {remedy(SUBSCRIPTION)}")
+    if agent.billing == API_KEY and not key and not _may_have_a_key(env):
+        found = "[agent] billing is api_key, and no key is handed on"
+        return fail("login", found, mend=f"a run would stop at once: {remedy(API_KEY)}")
+    if key:
         return warn(
             "login",
             "ANTHROPIC_API_KEY is handed on: every call is billed to it, not to a subscription",
@@ -71,10 +79,18 @@ def login(project: Project | None, agent: AgentSettings, environ: Mapping[str, s
     return fail("login", found, mend="claude auth login; or, for a service, claude setup-token")
 
 
-def _is_stored(env: Mapping[str, str]) -> bool:
+def _may_have_a_key(env: Mapping[str, str]) -> bool:
+    """A login, or a settings file with a helper program, may hold one: only the client can tell."""
+    return _is_stored(env) or (_config_directory(env) / "settings.json").is_file()
+
+
+def _config_directory(env: Mapping[str, str]) -> Path:
     home = Path(env.get("HOME") or "~").expanduser()
-    directory = Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    if (directory / ".credentials.json").is_file():
+    return Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+
+
+def _is_stored(env: Mapping[str, str]) -> bool:
+    if (_config_directory(env) / ".credentials.json").is_file():
         return True
     keychain = ["security", "find-generic-password", "-s", "Claude Code-credentials"]
     return sys.platform == "darwin" and output_of(keychain, env=env)[0]

@@ -4,6 +4,7 @@ import argparse
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
+from drivers.wiring_cli import hear_of_account, resources_now
 from orchestrator.core.capacity import capacity
 from orchestrator.core.model import TaskId
 from orchestrator.core.plan import plan, ready_tasks
@@ -20,18 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
-    _, state = ctx.read()
+    store, state = ctx.read()
     now = ctx.now()
+    hear_of_account(state, ctx.environment.state_dir, now)
     room = capacity(
         state,
         now,
         max_concurrent=args.max_concurrent or state.settings.max_concurrent,
         utilization=args.util,
+        host=resources_now(store, state),
     )
     due = plan(state, now=now, capacity=room)
     ready = [task.id for task in ready_tasks(state, now) if task.id not in state.in_flight]
     running: list[TaskId] = list(state.in_flight)
-    is_barred = due.limited_by in BARRED
+    is_barred = due.limited_by in BARRED and not due.starts
     limit = min(room.limit, len(running)) if is_barred else room.limit
     limited_by = due.limited_by if is_barred else room.limited_by
     headroom = max(0, limit - len(running))

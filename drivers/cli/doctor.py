@@ -5,8 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from drivers.checkup import client, machine, storage
-from drivers.checkup import project as checked
+from drivers.checkup import client, machine, project as checked, storage
 from drivers.checkup.check import Check, Level, fail, ok, warn
 from drivers.cli.context import Context
 from drivers.wiring_cli import inspect_repository, load_project, open_task_source

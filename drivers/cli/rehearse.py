@@ -142,6 +142,8 @@ def _staged(theirs: Project | None, place: Place, scenario: Path, ctx: Context) 
         command=rehearsal.command(str(scenario)),
         env={**theirs.agent.env, "CLAUDE_CONFIG_DIR": str(place.agent_home)},
         oauth_token_file="",
+        account=f"rehearsal-{place.directory.name}",
+        billing="",
     )
     quick = {
         stage.value: msgspec.structs.replace(theirs.stage(stage), timeout_s=MODEL_TIMEOUT_S)

@@ -7,7 +7,7 @@ import sys
 import msgspec
 
 from drivers.cli.context import Context
-from drivers.wiring_cli import driver_now, lease_is_alive
+from drivers.wiring_cli import driver_now, hear_of_account, lease_is_alive
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, ctx: Context) -> int:
     del args
     store, state = ctx.read()
+    hear_of_account(state, ctx.environment.state_dir, ctx.now())
     show(ctx, look(store, state, ctx.now()))
     return 0
 

@@ -9,9 +9,11 @@ from structlog.typing import FilteringBoundLogger
 
 from orchestrator.core.events import (
     CascadeBlocked,
+    CooldownEnded,
     CooldownStarted,
     DispatchReclaimed,
     Entry,
+    MemoryRanOut,
     RetryScheduled,
     RunFinalized,
     RunPaused,
@@ -22,6 +24,7 @@ from orchestrator.core.events import (
     TaskRevived,
 )
 from orchestrator.core.state import RunState
+from orchestrator.views.status import clock
 
 Project = Callable[[RunState, Entry], None]
 """Writes what an event adds to the files derived from the journal.  Raises OSError."""
@@ -86,8 +89,28 @@ class Listeners:
                 self.say("blocked", task=task, because=because)
             case TaskHeld(task_id=task) | TaskRevived(task_id=task):
                 self.say(_BECOMES[type(entry.event)], task=task)
-            case CooldownStarted(until=until):
-                self.say("cooling down", seconds=max(0, round(until - entry.ts)))
+            case _:
+                self._tell_of_the_run(entry)
+
+    def _tell_of_the_run(self, entry: Entry) -> None:
+        match entry.event:
+            case CooldownStarted(until=until, reason=reason, by=by):
+                self.say(
+                    "cooling down",
+                    until=clock(until),
+                    seconds=max(0, round(until - entry.ts)),
+                    why=reason,
+                    another_driver_of=by or None,
+                )
+            case CooldownEnded(reason=reason, by=by):
+                self.say("the limit is over", why=reason, another_driver_of=by or None)
+            case MemoryRanOut(task_id=task, limit=limit, until=until):
+                self.say(
+                    "out of memory: fewer at once",
+                    task=task,
+                    limit=limit,
+                    seconds=max(0, round(until - entry.ts)),
+                )
             case RunPaused(reason=reason):
                 self.say("paused", reason=reason)
             case RunFinalized(state=status):

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 import trio
 
 from drivers.headless.outside import RunEnd
+from orchestrator.core import resources
 from orchestrator.core.errors import ExitStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
+from orchestrator.views.status import clock
 
 _AT_ONCE = frozenset({signal.SIGTERM, signal.SIGHUP})
 
@@ -70,7 +72,13 @@ def end_of_waiting(state: RunState, due: Plan, now: float, *, wait: bool) -> Run
     if due.wake_at is not None:
         if wait:
             return None
-        return RunEnd(reason=f"{due.limited_by}: come back later", exit_status=ExitStatus.STOPPED)
+        is_hosts = due.limited_by in resources.NAMES
+        why = f"{resources.why(due.limited_by, state.settings)}, " if is_hosts else ""
+        if due.limited_by == "cooldown":
+            why = f"{state.cooldown_reason}; "
+        when = "later" if is_hosts else f"at {clock(due.wake_at)}"
+        reason = f"{due.limited_by}: {why}come back {when}"
+        return RunEnd(reason=reason, exit_status=ExitStatus.STOPPED)
     by_hand = [lease for lease in state.in_flight.values() if lease.is_interactive]
     if not by_hand:
         return None

@@ -8,11 +8,25 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from drivers.headless.messages import Ended, Message, Observed, Permission, Ready, Unready
+from drivers.headless.messages import (
+    Ended,
+    Message,
+    NoRoom,
+    Observed,
+    Permission,
+    Ready,
+    Unready,
+)
 from drivers.headless.outside import Outside
 from drivers.stages import Dispatched, Errand, fault, make_errand, verify
-from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault, OrchestratorError
-from orchestrator.core.events import KnownEvent
+from orchestrator.core.decide import decide
+from orchestrator.core.errors import (
+    HOUSE_ERRNOS,
+    EnvironmentFault,
+    OrchestratorError,
+    StaleReport,
+)
+from orchestrator.core.events import KnownEvent, ResultRejected
 from orchestrator.core.model import Ending, Mode, TaskId
 from orchestrator.core.plan import StartStage
 from orchestrator.core.state import RunState
@@ -110,10 +124,13 @@ class Dispatches:
         permission = Permission()
         try:
             errand = await self._errand(start)
-            await self._outside.executor.prepare(errand.work)
+            has_room = await self._outside.executor.prepare(errand.work)
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
             _raise_if_of_the_house(problem)
             self._send.send_nowait(Unready(start, problem))
+            return
+        if not has_room:
+            self._send.send_nowait(NoRoom(start))
             return
         self._send.send_nowait(Ready(errand, permission))
         await permission.given.wait()
@@ -172,6 +189,17 @@ def granted(ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEven
         if start is not None and start.allows(each.errand.start):
             events += each.errand.intents()
     return events
+
+
+def judged(state: RunState, ended: Ended, now: float) -> Sequence[KnownEvent]:
+    """What its result leads to, or why it answers nothing."""
+    try:
+        return decide(state, ended.report, now)
+    except StaleReport as stale:
+        rejected = ResultRejected(
+            task_id=ended.out.task_id, work_item_id=ended.out.work_item_id, reason=str(stale)
+        )
+        return (rejected,)
 
 
 def _raise_if_of_the_house(problem: Exception) -> None:

@@ -39,6 +39,13 @@ class Unready:
 
 
 @dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The drivers of this host have as many children out as they may: nothing was prepared."""
+
+    start: StartStage
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     out: Dispatched
     observation: Observation
@@ -52,7 +59,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class OthersAppended:
-    """A command in another terminal changed the run."""
+    """A command in another terminal changed the run, or another driver told of the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +67,4 @@ class Signalled:
     number: int
 
 
-Message = Ready | Unready | Observed | Ended | OthersAppended | Signalled
+Message = Ready | Unready | NoRoom | Observed | Ended | OthersAppended | Signalled

@@ -8,6 +8,7 @@ from orchestrator.core.errors import ExitStatus
 from orchestrator.core.events import Entry
 from orchestrator.core.model import RunStatus, SessionId
 from orchestrator.core.state import RunState
+from orchestrator.ports.account import Account
 from orchestrator.ports.execution import Executor
 from orchestrator.ports.host import Host
 from orchestrator.ports.workspace import Workspace
@@ -32,6 +33,7 @@ class Outside:
     executor: Executor
     workspace: Workspace
     host: Host
+    account: Account
     run_dir: str
     new_session: Callable[[], SessionId]
     redact: Callable[[str], str] = str

@@ -1,6 +1,7 @@
 """What the run loop is doing, in the words of a heartbeat."""
 
 from drivers.headless.heartbeat import DriverState, Pulse
+from orchestrator.core import resources
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
@@ -9,6 +10,7 @@ from orchestrator.views.driver_log import BY_HAND
 
 
 def pulse_of(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool) -> Pulse:
+    is_hosts = due.limited_by in resources.NAMES  # nobody knows until when it is short
     return Pulse(
         state=_doing(state, due, capacity, is_preparing=is_preparing),
         dispatch_limit=capacity.limit,
@@ -17,7 +19,7 @@ def pulse_of(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bo
         in_flight=tuple(state.in_flight),
         util=capacity.utilization,
         reason=_reason(state, due, is_preparing=is_preparing),
-        wait_until=due.wake_at if not state.in_flight else None,
+        wait_until=due.wake_at if not (state.in_flight or is_hosts) else None,
     )
 
 
@@ -32,6 +34,10 @@ def by_hand(state: RunState) -> str:
 def _reason(state: RunState, due: Plan, *, is_preparing: bool) -> str | None:
     if due.limited_by == "cooldown":
         return state.cooldown_reason
+    if due.limited_by == "canary" and not state.in_flight:
+        return "another driver of the account asks whether its limit is over"
+    if due.limited_by in resources.NAMES and not state.in_flight:
+        return resources.why(due.limited_by, state.settings)
     names = "" if is_preparing else by_hand(state)
     return f"{BY_HAND}{names}" if names else None
 

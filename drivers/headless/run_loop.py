@@ -11,37 +11,40 @@ from collections.abc import Collection, Sequence
 import trio
 
 from drivers.headless.closing import Closing, end_of_waiting
-from drivers.headless.dispatches import Dispatches, granted
+from drivers.headless.dispatches import Dispatches, granted, judged
 from drivers.headless.heartbeat import Pulse
+from drivers.headless.listening import pass_on, pass_on_signals
 from drivers.headless.messages import (
     Ended,
     Message,
+    NoRoom,
     Observed,
     OthersAppended,
     Ready,
     Signalled,
     Unready,
 )
+from drivers.headless.neighbours import Neighbours
 from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
 from drivers.headless.pulse import by_hand, pulse_of
+from drivers.headless.room import Room
 from drivers.headless.stalled import pause_for_money, why_stalled
-from orchestrator.core.capacity import Capacity, capacity
-from orchestrator.core.decide import decide, give_up
-from orchestrator.core.errors import ExitStatus, StaleReport
+from drivers.headless.take_up import take_up
+from orchestrator.core.capacity import Capacity
+from orchestrator.core.decide import give_up
+from orchestrator.core.errors import ExitStatus
 from orchestrator.core.events import (
-    DriverClaimed,
     Entry,
     KnownEvent,
-    ResultRejected,
     RunFinalized,
 )
+from orchestrator.core.limits import answered
 from orchestrator.core.model import RunStatus, TaskId, TaskStatus
 from orchestrator.core.plan import Plan, plan
-from orchestrator.core.recover import Seen, leases_to_look_at, recover
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import Decide, LiveRun
-from orchestrator.ports.execution import Started
+from orchestrator.ports.execution import Answered, Started
 
 LOOK_AGAIN_S = 30.0
 """Wall-clock moments are looked at again this often: a suspended machine must not oversleep."""
@@ -71,14 +74,16 @@ class RunLoop:
         # Unbounded, because a dispatch sends a handful of messages and the limit bounds those.
         self._send, self._receive = trio.open_memory_channel[Message](math.inf)
         self._dispatches = Dispatches(run, outside, self._send, audience.say)
-        self._notes = Notes()
+        self._neighbours = Neighbours(outside.account, audience.say)
+        self._notes = Notes(outside.account.name)
         self._untold: list[Entry] = []
+        self._room = Room(outside.host, invocation, audience.say)
         self._due = Plan()
         self._capacity = Capacity(limit=0)
         self._closing = Closing()
         self._children_told_to_stop = False
         self._by_hand = ""
-        self._replan()
+        self._due = self._plan_of(self.state)
 
     @property
     def state(self) -> RunState:
@@ -87,12 +92,15 @@ class RunLoop:
     async def drive(self, signals: trio.MemoryReceiveChannel[int] | None) -> RunEnd:
         async with trio.open_nursery() as tidying, trio.open_nursery() as nursery:
             self._dispatches.open(nursery, tidying)
-            nursery.start_soon(self._listen_to_others)
+            nursery.start_soon(pass_on, self._run.wait_for_others, OthersAppended(), self._send)
+            nursery.start_soon(pass_on, self._neighbours.changed, OthersAppended(), self._send)
             if signals is not None:
-                nursery.start_soon(self._listen_to_signals, signals)
+                nursery.start_soon(pass_on_signals, signals, self._send)
             await self._recover()
+            await self._hear_neighbours()
             end = await self._work()
             await self._tell()
+            self._neighbours.close()
             nursery.cancel_scope.cancel()
         return end
 
@@ -101,6 +109,9 @@ class RunLoop:
     async def _work(self) -> RunEnd:
         while True:
             self._replan()
+            if self._neighbours.have_news:
+                await self._hear_neighbours()
+                self._replan()
             if self._due.stalled == "budget":
                 await self._commit_whole(
                     lambda s: pause_for_money(s, self._plan_of(s), self._notes.live(s))
@@ -122,21 +133,24 @@ class RunLoop:
             self._audience.committed(self.state, entry)
         self._untold.clear()
         self._audience.changed()
+        now = self._outside.host.now()
+        await self._neighbours.tell(self.state, now)
+        self._neighbours.let_go(self.state, self._due, self._dispatches.preparing, now)
 
     def _replan(self) -> None:
-        self._due = self._plan_of(self.state, self._dispatches.preparing)
+        preparing, now = self._dispatches.preparing, self._outside.host.now()
+        if self._neighbours.is_race_on(self.state, now):
+            room = self._room.capacity(self.state, now)
+            wish = plan(self.state, now=now, capacity=room, preparing=preparing)
+            self._neighbours.try_to_go_first(self.state, wish, now)
+        self._due = self._plan_of(self.state, preparing)
         if self._closing.how:
             self._due = Plan(limited_by="stopping")
 
     def _plan_of(self, state: RunState, preparing: Collection[TaskId] = ()) -> Plan:
         now = self._outside.host.now()
-        self._capacity = self._capacity_at(now)
+        self._capacity = self._neighbours.within(self._room.capacity(state, now), state, now)
         return plan(state, now=now, capacity=self._capacity, preparing=preparing)
-
-    def _capacity_at(self, now: float) -> Capacity:
-        most = self._invocation.max_concurrent or self.state.settings.max_concurrent
-        share = self._invocation.utilization
-        return capacity(self.state, now, max_concurrent=most, utilization=share)
 
     async def _next_messages(self, wake_at: float | None) -> None:
         """Wait for something to happen, then take in all that has."""
@@ -156,6 +170,7 @@ class RunLoop:
                     break
             await self._take_in(messages)
             return
+        self._neighbours.have_news = True
         await self._write_notes()
 
     async def _take_in(self, messages: Sequence[Message]) -> None:
@@ -168,13 +183,17 @@ class RunLoop:
                         ready.append(message)
                     case Unready():
                         await self._give_up(message)
+                    case NoRoom(start):
+                        self._dispatches.unprepared(start.task_id)
+                        self._room.place_refused()
                     case Observed():
-                        self._observe(message)
+                        await self._observe(message)
                     case Ended(report=report) if report.ending.cause is None:
                         succeeded.append(message)
                     case Ended():
                         await self._record([message])
                     case OthersAppended():
+                        self._neighbours.have_news = True
                         await self._run.refresh()
                     case Signalled(number):
                         self._signalled(number)
@@ -205,30 +224,20 @@ class RunLoop:
     async def _record(self, ended: Sequence[Ended]) -> None:
         """Several only where each touches its own task alone, as a success does: one sync."""
 
-        def judged(state: RunState) -> Sequence[KnownEvent]:
+        def results(state: RunState) -> Sequence[KnownEvent]:
             events = self._notes.live(state)
             for each in ended:
-                events += self._judged(state, each)
+                events += judged(state, each, self._outside.host.now())
             return events
 
         for each in ended:
             self._dispatches.ended(each.out.task_id)
-        await self._commit(judged)
+            self._room.child_ended()
+        await self._commit(results)
         for each in ended:
             task = self.state.tasks[each.out.task_id]
             if task.status is TaskStatus.COMPLETED and not self.state.settings.keep_worktrees:
                 self._dispatches.tidy(each.out.worktree, task.branch)
-
-    def _judged(self, state: RunState, ended: Ended) -> Sequence[KnownEvent]:
-        try:
-            return decide(state, ended.report, self._outside.host.now())
-        except StaleReport as stale:
-            rejected = ResultRejected(
-                task_id=ended.out.task_id,
-                work_item_id=ended.out.work_item_id,
-                reason=str(stale),
-            )
-            return (rejected,)
 
     async def _give_up(self, unready: Unready) -> None:
         self._dispatches.unprepared(unready.start.task_id)
@@ -263,38 +272,31 @@ class RunLoop:
         self._untold += entries
         return entries
 
-    def _observe(self, message: Observed) -> None:
-        self._notes.take(message, self.state)
+    async def _observe(self, message: Observed) -> None:
+        now, out = self._outside.host.now(), message.out
+        self._notes.take(message, self.state, now)
         match message.observation:
             case Started(shim=shim, child=child):
-                self._dispatches.started(message.out.task_id, (child or shim).pid)
+                self._dispatches.started(out.task_id, (child or shim).pid)
+            case Answered() if answered(self.state, out.work_item_id, now):
+                await self._commit(
+                    lambda s: [*self._notes.live(s), *answered(s, out.work_item_id, now)]
+                )
+            case _ if self._notes.are_urgent(self.state):
+                await self._commit(self._notes.live)
             case _:
                 pass
+
+    async def _hear_neighbours(self) -> None:
+        standing, now = self._neighbours.look(), self._outside.host.now()
+        await self._commit_whole(lambda state: self._neighbours.news(state, standing, now))
 
     # -- the beginning and the end -----------------------------------------------------------------
 
     async def _recover(self) -> None:
-        host = self._outside.host
-        identity = host.identity()
-        seen: dict[TaskId, Seen] = {}
-        for lease in leases_to_look_at(self.state, identity):
-            seen[lease.task_id] = await self._outside.executor.find(lease)
-        claim = DriverClaimed(
-            driver=f"{identity.hostname}:{host.this_process().pid}",
-            process=host.this_process(),
-            host=identity,
-            argv=self._invocation.argv,
-            took_over=self._invocation.take_over,
-        )
-        attach: list[TaskId] = []
-
-        def taken_up(state: RunState) -> Sequence[KnownEvent]:
-            recovery = recover(state, seen, identity, take_over=self._invocation.take_over)
-            attach[:] = recovery.attach
-            return (claim, *recovery.events)
-
-        await self._commit_whole(taken_up)
-        for task_id in attach:
+        for task_id in await take_up(
+            self.state, self._outside, self._invocation, self._commit_whole
+        ):
             self._dispatches.attach(self.state, task_id)
 
     async def _ending(self) -> RunEnd | None:
@@ -316,7 +318,8 @@ class RunLoop:
                 reason=why_stalled(self.state, self._due.stalled), exit_status=ExitStatus.STOPPED
             )
         now = self._outside.host.now()
-        end = end_of_waiting(self.state, self._due, now, wait=self._invocation.wait)
+        wait = self._room.is_passing(self._due) or self._invocation.wait
+        end = end_of_waiting(self.state, self._due, now, wait=wait)
         if end is None:
             self._say_who_is_waited_for(by_hand(self.state))
         return end
@@ -334,15 +337,6 @@ class RunLoop:
         self._audience.say(f"interrupted: {self._closing.in_words(self.state.settings)}")
         for each in self._dispatches.alive():
             self._audience.say("at work", **each)
-
-    async def _listen_to_others(self) -> None:
-        while True:
-            await self._run.wait_for_others()
-            await self._send.send(OthersAppended())
-
-    async def _listen_to_signals(self, signals: trio.MemoryReceiveChannel[int]) -> None:
-        async for number in signals:
-            await self._send.send(Signalled(number))
 
     def pulse(self) -> Pulse:
         return pulse_of(

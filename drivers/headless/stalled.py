@@ -12,6 +12,7 @@ from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.remainder import raised_usd, to_finish
 from orchestrator.core.state import RunState, TaskState
+from orchestrator.views.status import clock
 
 NAMED_MAX = 3
 
@@ -25,6 +26,10 @@ def why_stalled(state: RunState, stalled: str) -> str:
         return f"paused: {why}; go on: {_command(state, 'unpause')}"
     if stalled == "budget":
         return out_of_money(state)
+    if stalled == "cooldown" and state.cooldown_until is not None:
+        return f"cooldown: {state.cooldown_reason}; come back at {clock(state.cooldown_until)}"
+    if stalled == "canary":
+        return "canary: another stage asks just now whether the account's limit is over"
     return _tasks_without_money(state) if is_about_money(stalled) else stalled
 
 

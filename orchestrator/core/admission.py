@@ -4,11 +4,14 @@ Made anew for each plan.  Invariant: what admit() has granted is held by it, so 
 starts of one plan together never take more than there is.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from orchestrator.core.allowance import Allowance
 from orchestrator.core.bar import Bar as Bar
 from orchestrator.core.budget import Purse, used_up
-from orchestrator.core.model import Stage
+from orchestrator.core.capacity import Capacity
+from orchestrator.core.model import Stage, TaskId
 from orchestrator.core.state import RunState, TaskState
 
 PASSED_OVER_MAX = 100
@@ -26,13 +29,31 @@ class Admission:
     state: RunState
     now: float
     purse: Purse
+    allowance: Allowance
 
     @classmethod
-    def of(cls, state: RunState, now: float) -> "Admission":
-        return cls(state=state, now=now, purse=Purse.of(state))
+    def of(
+        cls,
+        state: RunState,
+        now: float,
+        capacity: Capacity | None = None,
+        preparing: Collection[TaskId] = (),
+    ) -> "Admission":
+        allowance = Allowance.of(state, now, capacity, preparing)
+        return cls(state=state, now=now, purse=Purse.of(state), allowance=allowance)
 
     def admit(self, task: TaskState) -> Grant | Bar:
         """For the task's present stage."""
+        if (bar := self.allowance.bar(task)) is not None:
+            return bar
+        match self._pay(task):
+            case Grant() as grant:
+                self.allowance.take(task)
+                return grant
+            case bar:
+                return bar
+
+    def _pay(self, task: TaskState) -> Grant | Bar:
         if task.stage.is_deterministic:
             # What was paid for is brought to its end; nothing new is begun.
             is_vain = task.stage is Stage.INTAKE and self.purse.is_spent

@@ -4,13 +4,10 @@ What each cause leads to is a row of follows.FOLLOWS.  A crash, a limit or an ou
 spends no attempt; only a verdict about the work does.
 """
 
-import zlib
-
-from orchestrator.core import crashes
+from orchestrator.core import crashes, crowding, limits
 from orchestrator.core.errors import StaleReport
 from orchestrator.core.events import (
     CascadeBlocked,
-    CooldownStarted,
     KnownEvent,
     RetryScheduled,
     RunPaused,
@@ -18,16 +15,16 @@ from orchestrator.core.events import (
     TaskFailed,
     TaskHeld,
 )
-from orchestrator.core.follows import FOLLOWS, Follow
+from orchestrator.core.follows import CRASHES, FOLLOWS, Follow
 from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
 from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.core.storm import in_place_of
 
-PROBES_DOUBLED_MAX = 4
 LAST_WORDS_CHARS_MAX = 2_000
-OUTAGE_DELAY_S_MAX = 1800.0
+EXTENSIONS_MAX = 50
+"""Reservations of one attempt that are used up before it counts as a failure: a bound on loops."""
 
 EXTENSIONS_MAX = 50
 """Reservations of one attempt that are used up before it counts as a failure: a bound on loops."""
@@ -40,7 +37,8 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
     if cause is None:
         is_last = task.stage is task.pipeline.stages[-1]
         outcome = Outcome.COMPLETED if is_last else Outcome.ADVANCED
-        return (_record(lease, report, outcome),)
+        recorded = _record(lease, report, outcome)
+        return (recorded, *limits.passed(state, lease, report.ending, now))
     events = _failed(state, task, lease, report, now)
     again = _same_attempt(task, lease, report, signature=signature_of(task.stage, report.ending))
     return tuple(in_place_of(state, events, again, report.ending.error))
@@ -65,7 +63,7 @@ def _failed(
             return _repair(state, task, lease, report)
         case Follow.ROTATE:
             return _rotate(state, task, lease, report)
-        case Follow.AGAIN:
+        case Follow.AGAIN | Follow.FEWER:
             return _again(state, task, lease, report, now)
         case Follow.MORE_MONEY:
             return _more_money(state, task, lease, report)
@@ -196,12 +194,14 @@ def _again(
     state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
     """At once, but where it dies again and again; what ended with its driver says nothing."""
-    if report.ending.cause is not Cause.CRASH:
-        return _same_attempt(task, lease, report)
-    if task.crashes + 1 >= state.settings.dispatches_max:
+    cause = report.ending.cause
+    if cause in CRASHES and task.crashes + 1 >= state.settings.dispatches_max:
         why = f"{task.stage} died {task.crashes + 1} times: {report.ending.error}"
         return _fail(state, task, lease, report, why)
-    if lease.ended_unattended:
+    if cause is Cause.OUT_OF_MEMORY:
+        again = _same_attempt(task, lease, report, not_before=crowding.again_at(task, now))
+        return (*again, crowding.fewer(state, task, report.ending.error, now))
+    if cause is not Cause.CRASH or lease.ended_unattended:
         return _same_attempt(task, lease, report)
     not_before = crashes.again_at(state, task, now)
     signature = signature_of(task.stage, report.ending)
@@ -228,39 +228,22 @@ def _more_money(
 def _wait_limit(
     state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
-    settings = state.settings
-    resets_at = report.ending.resets_at
-    if resets_at is not None and resets_at > now:
-        until = resets_at + settings.limit_jitter_s * _spread(task.slug)
-    elif resets_at is not None or state.probes:
-        # It outlasts its reset: one canary asks again, less and less often.
-        until = now + settings.limit_probe_s * 2.0 ** min(state.probes, PROBES_DOUBLED_MAX)
-    else:
-        until = now + settings.limit_delay_s
-    reason = report.ending.error or "usage limit"
-    later = state.cooldown_until is None or until > state.cooldown_until
-    cooldown = (CooldownStarted(until=until, reason=reason),) if later else ()
-    return (*_same_attempt(task, lease, report, not_before=until), *cooldown)
-
-
-def _spread(name: str) -> float:
-    """A share of 1 that differs from name to name: several drivers do not wake as one."""
-    return (zlib.crc32(name.encode()) % 1000) / 1000.0
+    until, events = limits.met(state, task, report.ending, now)
+    return (*_same_attempt(task, lease, report, not_before=until), *events)
 
 
 def _wait_outage(
     state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
-    delay_s = state.settings.outage_delay_s * 2.0 ** min(task.outages, 16)
-    until = now + min(delay_s, OUTAGE_DELAY_S_MAX)
-    return _same_attempt(task, lease, report, not_before=until)
+    return _same_attempt(task, lease, report, not_before=limits.after_outage(state, task, now))
 
 
 def _pause(
     state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
-    if report.ending.cause is Cause.AUTH and state.totals.cost_usd and not task.outages:
-        # The login has worked in this run: another process may be renewing it just now.
+    has_worked = bool(state.totals.cost_usd or state.windows)
+    if report.ending.cause is Cause.AUTH and has_worked and not task.outages:
+        # The login has worked here: another process may be renewing it just now.
         return _wait_outage(state, task, lease, report, now)
     again = _same_attempt(task, lease, report)
     if state.paused is not None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from orchestrator.core.history import Sample
+from orchestrator.core.journaled import Journaled
 from orchestrator.core.model import (
     CallCost,
     Cause,
@@ -21,39 +22,40 @@ from orchestrator.core.model import (
     Pipeline,
     ProcessIdentity,
     ResultStatus,
-    RunStatus,
     SessionId,
     Stage,
     TaskId,
-    Window,
     WorkItemId,
+)
+from orchestrator.core.run_events import (
+    BudgetReserved as BudgetReserved,
+    CooldownEnded as CooldownEnded,
+    CooldownStarted as CooldownStarted,
+    DriverClaimed as DriverClaimed,
+    MemoryRanOut as MemoryRanOut,
+    RunFinalized as RunFinalized,
+    RunPaused as RunPaused,
+    RunUnpaused as RunUnpaused,
+    StopRequested as StopRequested,
+    SupervisorParked as SupervisorParked,
+    WindowObserved as WindowObserved,
 )
 from orchestrator.core.settings import Project, Settings
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-class _Event(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag=_snake
-):
-    pass
-
-
-class RunCreated(_Event, frozen=True, kw_only=True):
+class RunCreated(Journaled, frozen=True, kw_only=True):
     settings: Settings
     project: Project
     mode: Mode = Mode.HEADLESS
 
 
-class SettingsChanged(_Event, frozen=True, kw_only=True):
+class SettingsChanged(Journaled, frozen=True, kw_only=True):
     changes: dict[str, Any]
     by: str = ""
     reason: str = ""
 
 
-class TaskChanged(_Event, frozen=True, kw_only=True):
+class TaskChanged(Journaled, frozen=True, kw_only=True):
     """A person steers one task; it holds from its next dispatch."""
 
     task_id: TaskId
@@ -63,14 +65,14 @@ class TaskChanged(_Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class HistoryLoaded(_Event, frozen=True, kw_only=True):
+class HistoryLoaded(Journaled, frozen=True, kw_only=True):
     """What past runs of the project took and cost: decisions rest on it, so it is kept."""
 
     samples: tuple[Sample, ...]
     runs: int = 0
 
 
-class ForecastMade(_Event, frozen=True, kw_only=True):
+class ForecastMade(Journaled, frozen=True, kw_only=True):
     """What the driver expected when it began: scored when the run has ended."""
 
     at: float
@@ -82,7 +84,7 @@ class ForecastMade(_Event, frozen=True, kw_only=True):
     """How many futures it was read from."""
 
 
-class TaskAdded(_Event, frozen=True, kw_only=True):
+class TaskAdded(Journaled, frozen=True, kw_only=True):
     """A task as its source gave it: nothing is fetched again."""
 
     task_id: TaskId
@@ -103,7 +105,7 @@ class TaskAdded(_Event, frozen=True, kw_only=True):
     """Fields of the source that mean nothing to us, kept."""
 
 
-class StageDispatched(_Event, frozen=True, kw_only=True):
+class StageDispatched(Journaled, frozen=True, kw_only=True):
     """A dispatch is about to start: the lease.  Durable before anything is spawned."""
 
     task_id: TaskId
@@ -129,7 +131,7 @@ class StageDispatched(_Event, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
 
 
-class ChildStarted(_Event, frozen=True, kw_only=True):
+class ChildStarted(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     work_item_id: WorkItemId
     shim: ProcessIdentity
@@ -139,12 +141,12 @@ class ChildStarted(_Event, frozen=True, kw_only=True):
     """Epoch seconds; 0: not known.  The event goes out with a later commit, and has its time."""
 
 
-class ChildAdopted(_Event, frozen=True, kw_only=True):
+class ChildAdopted(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     work_item_id: WorkItemId
 
 
-class StageRecorded(_Event, frozen=True, kw_only=True):
+class StageRecorded(Journaled, frozen=True, kw_only=True):
     """A dispatch's result: ends the lease."""
 
     task_id: TaskId
@@ -174,7 +176,7 @@ class StageRecorded(_Event, frozen=True, kw_only=True):
     ended_at: float = 0.0
 
 
-class DispatchReclaimed(_Event, frozen=True, kw_only=True):
+class DispatchReclaimed(Journaled, frozen=True, kw_only=True):
     """Recovery took up a dispatch that an earlier driver had left open.
 
     ``how``: ``adopted`` and ``harvested`` keep the lease; ``resumed`` and
@@ -187,7 +189,7 @@ class DispatchReclaimed(_Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class LeaseSuperseded(_Event, frozen=True, kw_only=True):
+class LeaseSuperseded(Journaled, frozen=True, kw_only=True):
     """``next --resume`` took over an interactive lease whose holder is gone."""
 
     task_id: TaskId
@@ -195,13 +197,13 @@ class LeaseSuperseded(_Event, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class ResultRejected(_Event, frozen=True, kw_only=True):
+class ResultRejected(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     work_item_id: WorkItemId
     reason: str
 
 
-class RetryScheduled(_Event, frozen=True, kw_only=True):
+class RetryScheduled(Journaled, frozen=True, kw_only=True):
     """What a failed result leads to: the stage to run next, and what it is told."""
 
     task_id: TaskId
@@ -219,7 +221,7 @@ class RetryScheduled(_Event, frozen=True, kw_only=True):
     """The project's reset command runs first."""
 
 
-class AttemptRefunded(_Event, frozen=True, kw_only=True):
+class AttemptRefunded(Journaled, frozen=True, kw_only=True):
     """What a storm took is given back: ``attempt`` is the stage's present one again."""
 
     task_id: TaskId
@@ -227,30 +229,30 @@ class AttemptRefunded(_Event, frozen=True, kw_only=True):
     attempt: int
 
 
-class TaskFailed(_Event, frozen=True, kw_only=True):
+class TaskFailed(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     stage: Stage
     reason: str
     signature: str = ""
 
 
-class TaskRevived(_Event, frozen=True, kw_only=True):
+class TaskRevived(Journaled, frozen=True, kw_only=True):
     """What ended it has turned out to be a storm: it goes on where it was."""
 
     task_id: TaskId
 
 
-class CascadeBlocked(_Event, frozen=True, kw_only=True):
+class CascadeBlocked(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     because: TaskId
 
 
-class TaskHeld(_Event, frozen=True, kw_only=True):
+class TaskHeld(Journaled, frozen=True, kw_only=True):
     task_id: TaskId
     reason: str
 
 
-class TaskAbandoned(_Event, frozen=True, kw_only=True):
+class TaskAbandoned(Journaled, frozen=True, kw_only=True):
     """A person gave the task up; a lease it had is ended unrecorded."""
 
     task_id: TaskId
@@ -258,72 +260,11 @@ class TaskAbandoned(_Event, frozen=True, kw_only=True):
     work_item_id: WorkItemId | None = None
 
 
-class TaskRequeued(_Event, frozen=True, kw_only=True):
+class TaskRequeued(Journaled, frozen=True, kw_only=True):
     """A person wants the task done again, on a new branch."""
 
     task_id: TaskId
     round: int
-    reason: str = ""
-
-
-class CooldownStarted(_Event, frozen=True, kw_only=True):
-    """Nothing new is dispatched until ``until`` (epoch seconds)."""
-
-    until: float
-    reason: str
-    task_id: TaskId | None = None
-
-
-class CooldownEnded(_Event, frozen=True, kw_only=True):
-    """Another driver's canary found the account open again."""
-
-    reason: str = ""
-
-
-class WindowObserved(_Event, frozen=True, kw_only=True):
-    windows: tuple[Window, ...]
-    account: str = ""
-
-
-class BudgetReserved(_Event, frozen=True, kw_only=True):
-    task_id: TaskId
-    work_item_id: WorkItemId
-    usd: float
-
-
-class RunPaused(_Event, frozen=True, kw_only=True):
-    reason: str
-    by: str = ""
-    systemic: bool = False
-    """What failed is not about any task's work: one canary goes first when it is unpaused."""
-
-
-class RunUnpaused(_Event, frozen=True, kw_only=True):
-    by: str = ""
-
-
-class StopRequested(_Event, frozen=True, kw_only=True):
-    """A command in another terminal asks the driver to stop: ``drain`` or ``now``."""
-
-    how: str
-    by: str = ""
-
-
-class SupervisorParked(_Event, frozen=True, kw_only=True):
-    reason: str
-    resume_command: str = ""
-
-
-class DriverClaimed(_Event, frozen=True, kw_only=True):
-    driver: str
-    process: ProcessIdentity
-    host: HostIdentity
-    argv: tuple[str, ...] = ()
-    took_over: bool = False
-
-
-class RunFinalized(_Event, frozen=True, kw_only=True):
-    state: RunStatus
     reason: str = ""
 
 
@@ -357,6 +298,7 @@ KnownEvent = (
     | TaskRequeued
     | CooldownStarted
     | CooldownEnded
+    | MemoryRanOut
     | WindowObserved
     | BudgetReserved
     | RunPaused

@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.core import events as e
-from orchestrator.core import fold_dispatches, fold_run, fold_storm, fold_tasks
+from orchestrator.core import (
+    events as e,
+    fold_account,
+    fold_dispatches,
+    fold_run,
+    fold_storm,
+    fold_tasks,
+)
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.events import Entry, RunCreated
 from orchestrator.core.state import RunState
@@ -36,9 +42,10 @@ FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
     e.TaskAbandoned: fold_tasks.task_abandoned,
     e.TaskRevived: fold_tasks.task_revived,
     e.TaskRequeued: fold_tasks.task_requeued,
-    e.CooldownStarted: fold_run.cooldown_started,
-    e.CooldownEnded: fold_run.cooldown_ended,
-    e.WindowObserved: fold_run.window_observed,
+    e.CooldownStarted: fold_account.cooldown_started,
+    e.CooldownEnded: fold_account.cooldown_ended,
+    e.MemoryRanOut: fold_run.memory_ran_out,
+    e.WindowObserved: fold_account.window_observed,
     e.BudgetReserved: fold_run.nothing,
     e.RunPaused: fold_run.run_paused,
     e.RunUnpaused: fold_run.run_unpaused,

@@ -11,6 +11,7 @@ from orchestrator.core.events import (
     StageRecorded,
 )
 from orchestrator.core.fold_storm import all_clear, note_attempt, note_failure
+from orchestrator.core.follows import CRASHES
 from orchestrator.core.graph import drop_void
 from orchestrator.core.history import Sample
 from orchestrator.core.model import Cause, Outcome, ResultStatus, Stage, TaskStatus
@@ -87,7 +88,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     task.records += 1
     task.cause = event.cause
     state.audit.recorded += 1
-    task.crashes += event.cause is Cause.CRASH
+    task.crashes += event.cause in CRASHES
     task.rotations += event.cause is Cause.SESSION_LOST
     task.extensions += event.cause is Cause.BUDGET
     task.outages = task.outages + 1 if event.cause in _PASSING else 0
@@ -174,11 +175,9 @@ def _clear_up(state: RunState, stage: Stage) -> None:
     """A success says that what is needed for its kind of stage is there."""
     all_clear(state, stage)
     if stage.is_deterministic:
-        if state.canary == "engine":
-            state.canary = ""
         return
-    state.canary = ""
-    state.probes = 0
+    if state.canary == "model":
+        state.canary = ""
 
 
 def _complete(state: RunState, task: TaskState) -> None:

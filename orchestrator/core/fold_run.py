@@ -5,12 +5,11 @@ import msgspec
 from orchestrator.core.events import (
     BudgetReserved,
     ChildAdopted,
-    CooldownEnded,
-    CooldownStarted,
     DriverClaimed,
     Entry,
     ForecastMade,
     HistoryLoaded,
+    MemoryRanOut,
     ResultRejected,
     RunFinalized,
     RunPaused,
@@ -19,7 +18,6 @@ from orchestrator.core.events import (
     StopRequested,
     SupervisorParked,
     Unknown,
-    WindowObserved,
 )
 from orchestrator.core.fold_storm import forgive
 from orchestrator.core.graph import measure_heights
@@ -68,19 +66,9 @@ def run_finalized(state: RunState, event: RunFinalized, entry: Entry) -> None:
     state.finalized = event.state
 
 
-def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> None:
-    if event.task_id is None:
-        is_probe = state.cooldown_until is None or entry.ts >= state.cooldown_until
-        state.probes += is_probe
-        state.cooldown_until = event.until
-        state.canary = "model"
-        state.cooldown_reason = event.reason
-
-
-def cooldown_ended(state: RunState, event: CooldownEnded, entry: Entry) -> None:
-    state.cooldown_until = None
-    state.canary = ""
-    state.probes = 0
+def memory_ran_out(state: RunState, event: MemoryRanOut, entry: Entry) -> None:
+    state.memory_limit = event.limit
+    state.memory_limit_until = event.until
 
 
 def history_loaded(state: RunState, event: HistoryLoaded, entry: Entry) -> None:
@@ -93,11 +81,6 @@ def history_loaded(state: RunState, event: HistoryLoaded, entry: Entry) -> None:
 def forecast_made(state: RunState, event: ForecastMade, entry: Entry) -> None:
     state.forecast = state.forecast or event
     state.outlook = event
-
-
-def window_observed(state: RunState, event: WindowObserved, entry: Entry) -> None:
-    for window in event.windows:
-        state.windows[window.name] = window
 
 
 def result_rejected(state: RunState, event: ResultRejected, entry: Entry) -> None:

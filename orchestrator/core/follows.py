@@ -24,6 +24,8 @@ class Follow(Enum):
     """The same attempt in a fresh session, at most ``rotations_max`` times: then it is spent."""
     AGAIN = auto()
     """The same attempt, at once; after a growing delay where it dies again and again."""
+    FEWER = auto()
+    """The same attempt, after a growing delay, with one child fewer beside it for a while."""
     MORE_MONEY = auto()
     """The same attempt, resumed once every budget has more for it."""
     WAIT_LIMIT = auto()
@@ -49,6 +51,7 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.MERGE_CONFLICT: Follow.HOLD,
     Cause.INFRASTRUCTURE: Follow.REPAIR,
     Cause.CRASH: Follow.AGAIN,
+    Cause.OUT_OF_MEMORY: Follow.FEWER,
     Cause.SESSION_LOST: Follow.ROTATE,
     Cause.INTERRUPTED: Follow.AGAIN,
     Cause.BUDGET: Follow.MORE_MONEY,
@@ -58,6 +61,9 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.BILLING: Follow.PAUSE,
     Cause.MISCONFIGURED: Follow.PAUSE,
 }
+
+CRASHES = frozenset({Cause.CRASH, Cause.OUT_OF_MEMORY})
+"""Deaths in the middle of an attempt: ``dispatches_max`` bounds them together."""
 
 _OWN_WAY: Mapping[tuple[Stage, Cause], Follow] = {
     (Stage.TEST, Cause.TIMEOUT): Follow.IMPLEMENT,

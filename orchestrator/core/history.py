@@ -11,6 +11,8 @@ from orchestrator.core.model import Outcome, Record, Stage
 
 SAMPLES_MAX = 64
 """Per stage and model.  The p90 of fewer than some twenty is a guess, and said to be one."""
+MEMORY_SAMPLES_MIN = 10
+"""Fewer say too little of what a child of any kind needs."""
 
 
 class Sample(Record, frozen=True, kw_only=True):
@@ -85,6 +87,12 @@ class History:
     def cost_usd(self, stage: Stage, model: str, share: float) -> float | None:
         """The quantile of what a dispatch cost; None without any."""
         return quantile([s.cost_usd for s in self.of(stage, model)], share)
+
+    def memory_bytes(self, share: float) -> int | None:
+        """The quantile of what dispatches of all kinds had resident at their peak."""
+        peaks = [s.peak_memory_bytes for kept in self.samples.values() for s in kept]
+        seen = [peak for peak in peaks if peak]
+        return int(quantile(seen, share) or 0) if len(seen) >= MEMORY_SAMPLES_MIN else None
 
     def duration_s(self, stage: Stage, model: str, share: float = 0.5) -> float | None:
         return quantile([s.duration_s for s in self.of(stage, model)], share)

@@ -104,6 +104,7 @@ class Cause(StrEnum):
     INFRASTRUCTURE = "infrastructure"
     # Not the work's fault: the same attempt again, nothing spent.
     CRASH = "crash"
+    OUT_OF_MEMORY = "out_of_memory"
     SESSION_LOST = "session_lost"
     """Its context is used up, or it cannot be resumed: another session goes on with the work."""
     INTERRUPTED = "interrupted"
@@ -168,17 +169,10 @@ class RunStatus(StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        return self in _RUN_TERMINAL
+        return self not in _RUN_OPEN
 
 
-_RUN_TERMINAL = frozenset(
-    {
-        RunStatus.COMPLETED,
-        RunStatus.FAILED,
-        RunStatus.COMPLETED_WITH_REJECTIONS,
-        RunStatus.SUPERSEDED,
-    }
-)
+_RUN_OPEN = frozenset({RunStatus.CREATED, RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.PARKED})
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -241,6 +235,10 @@ class Window(Record, frozen=True, kw_only=True):
     resets_at: float | None = None
     """Epoch seconds."""
     status: str = "allowed"
+    overage: bool = False
+    """It is used up, and the account pays for what goes beyond it."""
+    observed_at: float = 0.0
+    """Epoch seconds; 0: when it was committed."""
 
 
 class Checkpoint(Record, frozen=True, kw_only=True):

@@ -47,30 +47,23 @@ def plan(
 ) -> Plan:
     """``preparing``: tasks whose next dispatch is being made ready; each holds a slot.
 
-    ``capacity.limit`` counts the children of every lane, the interactive ones included.
+    ``capacity`` counts the children of every lane, the interactive ones included.
     """
     if state.finalized is not None:
         return Plan(limited_by="finished")
     if state.is_settled and not state.in_flight:
         return Plan(finalize=final_status(state), limited_by="finished")
     is_busy = bool(state.in_flight or preparing)
-    bar, wake_at = barred(state, now)
-    if bar:
-        is_waiting = wake_at is not None or is_busy
-        return Plan(wake_at=wake_at, limited_by=bar, stalled="" if is_waiting else bar)
-    out = len(state.in_flight) + len(preparing)
-    if state.canary and out:
-        return Plan(limited_by="canary")
-    free = 1 if state.canary else capacity.limit - out
-    starts, kept_back = _starts(state, now, free, preparing)
-    limited_by, wake_at = kept_back.limited_by, kept_back.wake_at
-    if limited_by == "max_concurrent":
-        limited_by, wake_at = capacity.limited_by, capacity.wake_at
-    wake_at = _earlier(wake_at, _next_cooled(state, now))
+    if bar := barred(state):
+        return Plan(limited_by=bar, stalled="" if is_busy else bar)
+    starts, kept_back = _starts(state, now, capacity, preparing)
+    wake_at = _earlier(kept_back.wake_at, _next_cooled(state, now))
     stalled = ""
     if not starts and not is_busy and wake_at is None:
-        stalled = limited_by if limited_by != "tasks" else _nothing_left(state)
-    return Plan(starts=starts, wake_at=wake_at, limited_by=limited_by, stalled=stalled)
+        stalled = kept_back.limited_by
+        if stalled == "tasks":
+            stalled = _nothing_left(state)
+    return Plan(starts=starts, wake_at=wake_at, limited_by=kept_back.limited_by, stalled=stalled)
 
 
 def final_status(state: RunState) -> RunStatus:
@@ -87,35 +80,33 @@ def ready_tasks(state: RunState, now: float) -> list[TaskState]:
     return list(_candidates(state, now))
 
 
-def barred(state: RunState, now: float) -> tuple[str, float | None]:
-    """What keeps every task from starting, and until when (epoch seconds); or ""."""
+def barred(state: RunState) -> str:
+    """What keeps every task from starting until a person lifts it; or ""."""
     if state.stop_requested is not None:
-        return "stopping", None
+        return "stopping"
     if state.parked is not None:
-        return "parked", None
-    if state.paused is not None:
-        return "paused", None
-    if state.cooldown_until is not None and state.cooldown_until > now:
-        return "cooldown", state.cooldown_until
-    return "", None
+        return "parked"
+    return "paused" if state.paused is not None else ""
 
 
 def _starts(
-    state: RunState, now: float, free: int, preparing: Collection[TaskId]
+    state: RunState, now: float, capacity: Capacity, preparing: Collection[TaskId]
 ) -> tuple[tuple[StartStage, ...], Bar]:
-    """What starts, and what keeps the best of the rest from starting."""
+    """What starts; of the rest, what keeps the best from starting, until the first may."""
     starts: list[StartStage] = []
-    admission = Admission.of(state, now)
-    first_bar: Bar | None = None
+    bars: list[Bar] = []
+    admission = Admission.of(state, now, capacity, preparing)
+    free = capacity.in_all.limit - len(state.in_flight) - len(preparing)
     passed_over = 0
     for task in _candidates(state, now):
         if task.id in preparing:
             continue
         if len(starts) >= free:
-            return tuple(starts), first_bar or Bar("max_concurrent")
+            bars.append(Bar(capacity.in_all.limited_by, wake_at=capacity.in_all.wake_at))
+            break
         match admission.admit(task):
             case Bar() as bar:
-                first_bar = first_bar or bar
+                bars.append(bar)
                 passed_over += not bar.is_lasting
                 if bar.is_for_all or passed_over >= PASSED_OVER_MAX:
                     break
@@ -129,7 +120,11 @@ def _starts(
                         max_budget_usd=granted.max_budget_usd,
                     )
                 )
-    return tuple(starts), first_bar or Bar("tasks")
+    if not bars and state.counts.get(TaskStatus.COOLING, 0) and admission.allowance.is_cooling:
+        bars.append(admission.allowance.rest)
+    first = bars[0] if bars else Bar("tasks")
+    wakes = [bar.wake_at for bar in bars if bar.wake_at is not None]
+    return tuple(starts), replace(first, wake_at=min(wakes, default=None))
 
 
 def _candidates(state: RunState, now: float) -> Iterator[TaskState]:

@@ -55,7 +55,7 @@ class Settings(Record, frozen=True, kw_only=True):
     disk_free_min_mb: float = 500.0
     """Under the run and under the worktrees; 0: not looked at."""
     load_per_core_max: float = 8.0
-    """Of the last minute: above it nothing new starts; 0: not looked at."""
+    """Of the last minute: above it nothing starts beside what runs; 0: not looked at."""
     models: dict[str, str] = msgspec.field(default_factory=dict)
     """Stage or ``default`` -> model: goes before the project file's."""
     efforts: dict[str, str] = msgspec.field(default_factory=dict)

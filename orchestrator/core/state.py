@@ -224,6 +224,18 @@ class Totals:
 
 
 @dataclass(slots=True, kw_only=True)
+class WindowRate:
+    """The first and the latest look at one period of a usage window."""
+
+    ends_at: float
+    first_share: float
+    first_usd: float
+    """Recorded in this run by then."""
+    share: float
+    usd: float
+
+
+@dataclass(slots=True, kw_only=True)
 class RunState:
     run_id: str
     settings: Settings
@@ -253,12 +265,21 @@ class RunState:
     is_stormy: bool = False
     """From a systemic pause until a stage with a model succeeds."""
     canary: str = ""
-    """``model`` or ``engine``: one dispatch at a time until a stage of that kind succeeds."""
+    """One dispatch with a model at a time: ``account``, until one is answered after a limit;
+    ``model``, until one succeeds."""
     probes: int = 0
-    """Limits in a row without a success between: the wait grows with them."""
+    """Rejections in a row that named no moment to come: the wait grows with them."""
     cooldown_until: float | None = None
     cooldown_reason: str = ""
+    limit_said_at: float = 0.0
+    """Epoch seconds: the last word on the account's limit, rejected or open again; 0: none."""
+    account: str = ""
+    """The one that ``windows`` and the limit are of; empty: not said."""
+    memory_limit: int = 0
+    """Of children, until ``memory_limit_until``: one was killed for want of memory."""
+    memory_limit_until: float = 0.0
     windows: dict[str, Window] = field(default_factory=dict)
+    window_rates: dict[str, WindowRate] = field(default_factory=dict)
     paused: str | None = None
     """Why, while it is paused."""
     parked: str | None = None

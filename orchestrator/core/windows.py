@@ -2,11 +2,19 @@
 
 Up to ``window_easy_share`` of a window the full limit holds; from there it falls in a
 straight line to one child where the human's headroom begins, and within that nothing
-starts until the reset.
+starts until the reset.  A window of one model bars that model's stages alone.
 """
 
+import re
+
+from orchestrator.core.bar import Bar
+from orchestrator.core.model import Window
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
+
+_OF_A_MODEL = re.compile(r"(?:five_hour|seven_day)_(?P<model>\w+)")
+FIVE_HOURS_S = 5 * 3600.0
+SEVEN_DAYS_S = 7 * 24 * 3600.0
 
 
 def limit_at(share: float, max_concurrent: int, settings: Settings) -> int:
@@ -20,16 +28,74 @@ def limit_at(share: float, max_concurrent: int, settings: Settings) -> int:
     return max(1, round(max_concurrent * (full - share) / (full - easy)))
 
 
+def is_paid(name: str) -> bool:
+    """Of what is paid for beyond the windows: its fullness is the account's own affair."""
+    return "overage" in name
+
+
+def model_in(name: str) -> str:
+    """``opus`` of ``seven_day_opus``; empty for a window that all models share."""
+    found = None if is_paid(name) else _OF_A_MODEL.fullmatch(name)
+    return found["model"] if found else ""
+
+
+def ends_at(window: Window) -> float:
+    """Its reset.  Where none was said, the longest that it can last."""
+    if window.resets_at is not None:
+        return window.resets_at
+    is_short = window.name.startswith("five_hour")
+    return window.observed_at + (FIVE_HOURS_S if is_short else SEVEN_DAYS_S)
+
+
+def is_closed(window: Window, settings: Settings) -> bool:
+    """Nothing more may be started on it, whatever its utilization."""
+    if settings.allow_overage:
+        return window.status == "rejected" and not window.overage
+    return (window.status == "rejected" and not is_paid(window.name)) or window.overage
+
+
+def share_of(window: Window, settings: Settings) -> float | None:
+    """How full it is, as far as that limits anything."""
+    if is_closed(window, settings):
+        return max(1.0, window.utilization or 0.0)
+    if settings.allow_overage or is_paid(window.name):
+        return None
+    return window.utilization
+
+
 def fullest(state: RunState, now: float) -> tuple[float | None, str, float | None]:
-    """Share, ``usage_window:<name>`` and reset (epoch seconds) of the fullest window.
+    """Share, ``usage_window:<name>`` and end (epoch seconds) of the fullest that all share.
 
     A window whose reset has passed says nothing any more.
     """
     best: tuple[float | None, str, float | None] = (None, "", None)
     for window in state.windows.values():
-        share, resets_at = window.utilization, window.resets_at
-        if share is None or (resets_at is not None and resets_at <= now):
+        share = share_of(window, state.settings)
+        if share is None or ends_at(window) <= now or model_in(window.name):
             continue
-        if best[0] is None or share > best[0]:
-            best = (share, f"usage_window:{window.name}", resets_at)
+        if best[0] is None or (share, ends_at(window)) > (best[0], best[2] or 0.0):
+            best = (share, bar_name(window), ends_at(window))
     return best
+
+
+def bar_of_model(state: RunState, model: str, now: float) -> Bar | None:
+    """What keeps stages with this model from starting, and no others."""
+    full = 1.0 - state.settings.headroom_share
+    bars = [
+        Bar(bar_name(window), wake_at=ends_at(window))
+        for window in state.windows.values()
+        if is_of(window, model)
+        and ends_at(window) > now
+        and (share_of(window, state.settings) or 0.0) >= full
+    ]
+    return max(bars, key=lambda bar: bar.wake_at or 0.0, default=None)
+
+
+def is_of(window: Window, model: str) -> bool:
+    """Whether it is a window of this model's own."""
+    name = model_in(window.name)
+    return name != "" and name in model.lower()
+
+
+def bar_name(window: Window) -> str:
+    return f"usage_window:{window.name}"

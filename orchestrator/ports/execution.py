@@ -6,11 +6,13 @@ from typing import Protocol
 import msgspec
 
 from orchestrator.core.model import Ending, ProcessIdentity, Window, WorkItem
-from orchestrator.core.recover import Seen as Seen
-from orchestrator.core.recover import SeenAlive as SeenAlive
-from orchestrator.core.recover import SeenDead as SeenDead
-from orchestrator.core.recover import SeenEnded as SeenEnded
-from orchestrator.core.recover import SeenNothing as SeenNothing
+from orchestrator.core.recover import (
+    Seen as Seen,
+    SeenAlive as SeenAlive,
+    SeenDead as SeenDead,
+    SeenEnded as SeenEnded,
+    SeenNothing as SeenNothing,
+)
 from orchestrator.core.state import Lease
 
 
@@ -25,6 +27,12 @@ class Started(msgspec.Struct, frozen=True):
 
 class WindowsSeen(msgspec.Struct, frozen=True):
     windows: tuple[Window, ...]
+    at: float | None = None
+    """Epoch seconds: a moment before which it was not said; None: just now."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """A model has answered for the first time in this process: the account is open."""
 
 
 class ResultSeen(msgspec.Struct, frozen=True):
@@ -37,16 +45,17 @@ class Unwanted(msgspec.Struct, frozen=True):
     why: str
 
 
-Observation = Started | WindowsSeen | ResultSeen | Unwanted
+Observation = Started | WindowsSeen | Answered | ResultSeen | Unwanted
 Observe = Callable[[Observation], None]
 """Called from the dispatch's own trio task; must not block."""
 
 
 class Executor(Protocol):
-    async def prepare(self, work: WorkItem) -> None:
+    async def prepare(self, work: WorkItem) -> bool:
         """Make everything durable that a start needs, and lock the dispatch's file.
 
-        Before its ``stage_dispatched`` is committed.  Starts nothing.
+        Before its ``stage_dispatched`` is committed.  Starts nothing.  False: the drivers of this
+        host have as many children out as they may; then nothing was made or locked.
         """
         ...
 

@@ -22,6 +22,7 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
+from orchestrator.core.windows import fullest
 from orchestrator.views.driver_log import DriverStatus
 from orchestrator.views.money import Cost, UsedUp, budget_used_up, cost, rounded_usd
 from orchestrator.views.outlook import Outlook, outlook
@@ -182,6 +183,10 @@ def run_reason(state: RunState, now: float) -> str | None:
         return f"stop --{state.stop_requested} was asked for"
     if state.cooldown_until is not None and state.cooldown_until > now:
         return f"cooling down until {clock(state.cooldown_until)}: {state.cooldown_reason}"
+    share, name, ends_at = fullest(state, now)
+    if share is not None and ends_at and share >= 1.0 - state.settings.headroom_share:
+        name = name.removeprefix("usage_window:")
+        return f"the account's {name} window is used up to {share:.0%}, until {clock(ends_at)}"
     if state.missing:
         return f"waiting for tasks that are not added: {', '.join(sorted(state.missing))}"
     return None

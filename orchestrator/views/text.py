@@ -12,7 +12,7 @@ from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
 from orchestrator.views.money import Cost
 from orchestrator.views.outlook import in_one_line
-from orchestrator.views.status import EventsAudit, Status, TaskRow
+from orchestrator.views.status import EventsAudit, Status, TaskRow, WindowRow, clock
 
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
@@ -199,11 +199,15 @@ def _forecast_lines(status: Status) -> list[str]:
 
 def _window_lines(status: Status) -> list[str]:
     told = [
-        f"{w.name} {w.utilization:.0%}{'' if w.status == 'allowed' else ' ' + w.status}"
+        f"{w.name} {w.utilization:.0%}{'' if w.status == 'allowed' else ' ' + w.status}{_until(w)}"
         for w in status.windows
-        if w.utilization is not None
+        if w.utilization is not None and (w.resets_at is None or w.resets_at > status.at)
     ]
     return [f"windows  {', '.join(told)}"] if told else []
+
+
+def _until(window: WindowRow) -> str:
+    return "" if window.resets_at is None else f" until {clock(window.resets_at)}"
 
 
 def _audit_lines(events: EventsAudit, *, lanes_are_clean: bool) -> list[str]:

@@ -25,6 +25,7 @@ from orchestrator.core.events import (
     ForecastMade,
     HistoryLoaded,
     LeaseSuperseded,
+    MemoryRanOut,
     ResultRejected,
     RetryScheduled,
     RunCreated,
@@ -154,6 +155,9 @@ TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     TaskRequeued: lambda e: f"to be done again, round {e.round}{_because(e.reason)}",
     CooldownStarted: lambda e: f"nothing starts before {clock(e.until)}: {e.reason}",
     CooldownEnded: lambda e: f"the limit is over{_because(e.reason)}",
+    MemoryRanOut: lambda e: (
+        f"no more than {e.limit} at once until {clock(e.until)}: memory ran out{_because(e.reason)}"
+    ),
     WindowObserved: _nothing,
     BudgetReserved: _nothing,
     RunPaused: lambda e: f"PAUSED: {e.reason}",

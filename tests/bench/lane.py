@@ -32,6 +32,7 @@ from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunRoot, RunStore
 from orchestrator.ports.execution import Observe, Seen, SeenNothing
+from tests.fakes.account import FakeAccount, SharedAccount
 
 CONCURRENT = 4
 
@@ -80,8 +81,8 @@ class NoOp:
     turnarounds_s: list[float] = field(default_factory=list)
     """From a child's exit to the start of its task's next child."""
 
-    async def prepare(self, work: WorkItem) -> None:
-        return
+    async def prepare(self, work: WorkItem) -> bool:
+        return True
 
     async def discard(self, work: WorkItem) -> None:
         return
@@ -171,6 +172,7 @@ async def _drive(store: RunStore, tasks: Sequence[KnownEvent], executor: NoOp) -
         executor=executor,
         workspace=executor.workspace,
         host=LocalHost(),
+        account=FakeAccount(SharedAccount()),
         run_dir=str(store.path),
         new_session=lambda: SessionId(f"s{next(sessions)}"),
     )

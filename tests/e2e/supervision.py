@@ -23,6 +23,7 @@ from adapters.execution.lanes import Command, Lane, Reader, StartAgain
 from adapters.execution.stems import Stem
 from adapters.host import processes
 from adapters.host.local import LocalHost
+from adapters.host.slots import Slots
 from adapters.host.watcher import FileWatcher
 from orchestrator.core.model import (
     ENGINE_LANE,
@@ -115,7 +116,12 @@ class Bench:
             settings=lambda: self.settings,
             host=LocalHost(),
             watcher=FileWatcher(),
+            slots=self.slots(),
         )
+
+    def slots(self) -> Slots:
+        """Another driver's view of the places for children."""
+        return Slots(self.root / "slots")
 
     def stem(self, work: WorkItem) -> Stem:
         return Stem.first(self.root / "stages" / "t1" / f"test-attempt1.d{work.dispatch}")
@@ -175,7 +181,7 @@ class Bench:
 
     async def run(self, work: WorkItem) -> Ending:
         executor = self.executor(work.lane)
-        await executor.prepare(work)
+        assert await executor.prepare(work)
         with trio.fail_after(BOUND_S):
             return await executor.run(work, _ignore)
 

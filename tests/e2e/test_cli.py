@@ -100,7 +100,7 @@ def test_dispatchable_is_json_where_nobody_looks(home: Home) -> None:
     assert json.loads(done.stdout) == {
         "dispatchable": ["#12"],
         "limit": 1,
-        "limited_by": "usage_window:util",
+        "limited_by": "util",
         "in_flight": [],
         "in_flight_count": 0,
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
@@ -276,7 +277,7 @@ async def test_a_program_whose_name_no_reader_would_like_is_told(tmp_path: Path)
 
 
 async def test_many_at_once_are_each_followed_to_their_end(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+    bench = Bench(tmp_path, msgspec.structs.replace(QUICK, host_children_max=24))
     executor = bench.executor()
     endings: list[Ending] = []
     started = 0
@@ -287,7 +288,7 @@ async def test_many_at_once_are_each_followed_to_their_end(tmp_path: Path) -> No
 
     async def one(dispatch: int) -> None:
         work = bench.python("print('RESULT')", dispatch=dispatch)
-        await executor.prepare(work)
+        assert await executor.prepare(work)
         endings.append(await executor.run(work, observe))
 
     with trio.fail_after(BOUND_S * 2):

@@ -1,7 +1,6 @@
 """Whatever order results come in, and whatever they cost: no budget holds less than is promised."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from orchestrator.core.budget import (
     RESERVATION_USD_MIN,

@@ -6,8 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from adapters.execution.claude.classify import Verdict
 from adapters.execution.claude.stream import ClaudeReader, Seen

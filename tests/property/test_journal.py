@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from orchestrator.core.errors import EnvironmentFault, JournalDamaged
 from orchestrator.core.events import Entry, KnownEvent

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from adapters.execution.claude.cost import Tokens, asked_at_least, price_of
 from adapters.execution.claude.stream import ClaudeReader

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from orchestrator.core import steer
 from orchestrator.core.capacity import Capacity

@@ -3,8 +3,7 @@
 import random
 from collections.abc import Callable
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.decide import decide

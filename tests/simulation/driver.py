@@ -15,6 +15,7 @@ from adapters.execution.claude.lane import ClaudeLane
 from adapters.execution.executor import SupervisedExecutor
 from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
+from adapters.host.slots import Slots
 from drivers.headless.lock import the_only_driver
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd
 from drivers.headless.run_loop import RunLoop
@@ -27,6 +28,8 @@ from orchestrator.journal.disk import FileDisk
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.store import RunStore
+from tests.fakes.account import SharedAccount
+from tests.simulation.account import VirtualAccount
 from tests.simulation.agents import MODEL, Agents
 from tests.simulation.machine import Killed, Machine, Process, acting_as
 from tests.simulation.shim import VirtualShim
@@ -34,6 +37,7 @@ from tests.simulation.system import VirtualHost, VirtualPath, VirtualWatcher
 
 RUN_DIR = "/runs/sim"
 JOURNAL = f"{RUN_DIR}/events.jsonl"
+SLOTS = "/state/host/slots"
 TIMEOUT_S = 120.0
 PROJECT = Project(
     name="sim",
@@ -59,9 +63,9 @@ class Programs:
     def __init__(self, machine: Machine, agents: Agents) -> None:
         self.machine = machine
         self.agents = agents
+        self.account = SharedAccount()
         self.store = RunStore(VirtualPath(RUN_DIR))  # type: ignore[arg-type]
         self._sessions = random.Random(machine.rng.random())
-        self._host = VirtualHost(machine)
         self._lanes: dict[str, Lane] = {
             "headless:claude": ClaudeLane(PROJECT, {"HOME": "/home"}, now=machine.wall),
             ENGINE_LANE: StepsLane(PROJECT, {}),
@@ -139,18 +143,22 @@ class Programs:
         return await LiveRun.open(FileJournal(disk, "sim"))
 
     def _outside(self, run: LiveRun) -> Outside:
+        slots = Slots(VirtualPath(SLOTS))  # type: ignore[arg-type]
+        host = VirtualHost(self.machine, slots)
         executor = SupervisedExecutor(
             stem_of=self.store.stem,
             slug_of=lambda task_id: run.state.tasks[task_id].slug,
             lanes=self._lanes,
             settings=lambda: run.state.settings,
-            host=self._host,
+            host=host,
             watcher=VirtualWatcher(self.machine),  # type: ignore[arg-type]
+            slots=slots,
         )
         return Outside(
             executor=executor,
             workspace=VirtualWorkspace(self.machine, self.agents),
-            host=self._host,
+            host=host,
+            account=VirtualAccount(self.account, self.machine),
             run_dir=RUN_DIR,
             new_session=lambda: SessionId(f"{self._sessions.getrandbits(128):032x}"),
         )

@@ -12,6 +12,7 @@ from orchestrator.core.model import Pipeline, SessionId, TaskId
 from orchestrator.core.settings import Project, Settings
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
+from tests.fakes.account import FakeAccount
 from tests.fakes.disk import MemoryDisk
 from tests.simulation.world import EPOCH, Quiet, SimExecutor, SimHost, SimWorkspace, World
 
@@ -48,12 +49,14 @@ async def drive_once(
     """One driver's life."""
     disk = MemoryDisk(world.file)
     run = await LiveRun.open(FileJournal(disk, RUN))
+    account = FakeAccount(world.account)
     executor = SimExecutor(world, lambda task_id: f"/repo/.worktrees/{RUN}/{task_id}")
     session_rng = random.Random(world.rng.random())
     outside = Outside(
         executor=executor,
         workspace=SimWorkspace(world),
         host=SimHost(world),
+        account=account,
         run_dir="/run",
         new_session=lambda: SessionId(f"{session_rng.getrandbits(64):x}"),
     )
@@ -62,6 +65,7 @@ async def drive_once(
             run, outside, invocation or Invocation(wait=True), audience or Quiet(), signals
         )
     finally:
+        account.die()
         disk.die()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import trio
 
 from orchestrator.core.model import HostIdentity, ProcessIdentity
+from orchestrator.core.resources import Resources
 from tests.simulation.clock import VirtualClock
 
 EPOCH = 1_795_000_000.0
@@ -109,6 +110,9 @@ class Machine:
         self.boots = 0
         self.wall_offset = 0.0
         self.power_lost_at = -1.0
+        self.resources = Resources()
+        """What is left, places for children aside: those are files."""
+        self.oom_kills = 0
         self.room: int | None = None
         """Bytes that still fit on the disk; None: no end."""
         self.sync_fails_of = ""

@@ -10,15 +10,25 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from adapters.execution import stems, supervise
 from adapters.execution.claude import cost
 from adapters.host import processes
-from drivers.headless import dispatches, run_loop
-from orchestrator.core import budget, decide, fold, graph, plan, recover, steer, transitions
-from orchestrator.core import fold_dispatches as folds
-from orchestrator.core.events import DriverClaimed, Entry, KnownEvent
+from drivers.headless import dispatches, run_loop, take_up
+from orchestrator.core import (
+    allowance,
+    budget,
+    decide,
+    fold,
+    fold_dispatches as folds,
+    graph,
+    limits,
+    plan,
+    recover,
+    steer,
+    transitions,
+    windows,
+)
+from orchestrator.core.events import CooldownEnded, DriverClaimed, Entry, KnownEvent
 from orchestrator.core.model import Cause, Stage
 from orchestrator.core.state import RunState
 from orchestrator.journal import codec, disk, file, scan
@@ -158,13 +168,15 @@ def _permission_on_old_plan() -> Sequence[Patch]:
 
 def _limit_without_the_adopted() -> Sequence[Patch]:
     def change(original: Any) -> Any:
-        def capacity_at(self: run_loop.RunLoop, now: float) -> Any:
-            found = original(self, now)
+        def plan_of(self: run_loop.RunLoop, state: RunState, preparing: Any = ()) -> Any:
+            now = self._outside.host.now()
             mine = len(self._dispatches.out) - getattr(self, "adopted", 0)
             before = max(0, len(self.state.in_flight) - max(0, mine))
-            return msgspec.structs.replace(found) if False else _more(found, before)
+            found = self._neighbours.within(self._room.capacity(state, now), state, now)
+            self._capacity = _more(found, before)
+            return plan.plan(state, now=now, capacity=self._capacity, preparing=preparing)
 
-        return capacity_at
+        return plan_of
 
     def attach_change(original: Any) -> Any:
         async def recover_and_count(self: run_loop.RunLoop) -> None:
@@ -174,7 +186,7 @@ def _limit_without_the_adopted() -> Sequence[Patch]:
         return recover_and_count
 
     return [
-        (run_loop.RunLoop, "_capacity_at", change),
+        (run_loop.RunLoop, "_plan_of", change),
         (run_loop.RunLoop, "_recover", attach_change),
     ]
 
@@ -227,7 +239,7 @@ def _no_adoption() -> Sequence[Patch]:
 
         return recover_all
 
-    return [(run_loop, "recover", change)]
+    return [(take_up, "recover", change)]
 
 
 def _lock_ignored() -> Sequence[Patch]:
@@ -320,6 +332,37 @@ def _cooldown_forgotten() -> Sequence[Patch]:
     return [(fold.FOLDS, DriverClaimed, change)]
 
 
+def _not_barred_by(name: str) -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def bar(self: allowance.Allowance, task: Any) -> Any:
+            found = original(self, task)
+            return None if found is not None and found.limited_by == name else found
+
+        return bar
+
+    return [(allowance.Allowance, "_bar_of_model", change)]
+
+
+def _cooldown_unheeded() -> Sequence[Patch]:
+    return _not_barred_by("cooldown")
+
+
+def _canaries_in_crowds() -> Sequence[Patch]:
+    return _not_barred_by("canary")
+
+
+def _full_window_unheeded() -> Sequence[Patch]:
+    return [(windows, "limit_at", lambda _: lambda share, most, settings: most)]
+
+
+def _old_success_opens() -> Sequence[Patch]:
+    def passed(state: RunState, lease: Any, ending: Any, now: float) -> Sequence[KnownEvent]:
+        is_model = state.canary == "account" and not lease.stage.is_deterministic
+        return (CooldownEnded(at=now),) if is_model else ()
+
+    return [(limits, "passed", lambda _: passed)]
+
+
 def _void_entries_taken() -> Sequence[Patch]:
     return [(plan, "is_live_ready", lambda _: lambda state, entry: True)]
 
@@ -372,6 +415,12 @@ MUTANTS = tuple(
         ("session_total_as_cost", "the session's running total is booked for each call",
          _session_total_as_cost),
         ("cooldown_forgotten", "a restart forgets the cooldown", _cooldown_forgotten),
+        ("cooldown_unheeded", "a model is asked while a rejection holds", _cooldown_unheeded),
+        ("canaries_in_crowds", "after a limit all start at once", _canaries_in_crowds),
+        ("full_window_unheeded", "the limit does not fall as a window fills",
+         _full_window_unheeded),
+        ("old_success_opens", "what was out before a limit counts as its canary",
+         _old_success_opens),
         ("void_entries_taken", "a ready entry is taken without a look at its task",
          _void_entries_taken),
         ("dependents_left_waiting", "what can never start is not blocked",

@@ -16,6 +16,7 @@ from functools import partial
 
 import trio
 
+from adapters.host.slots import Slots
 from drivers.at_work import look
 from drivers.headless.outside import Invocation, Outside
 from drivers.headless.run_loop import RunLoop
@@ -35,17 +36,19 @@ from orchestrator.core.events import (
     TaskAdded,
 )
 from orchestrator.core.fold import fold
-from orchestrator.core.model import Pipeline, Stage, TaskId, TaskStatus
+from orchestrator.core.model import Pipeline, Stage, TaskId, TaskStatus, Window
+from orchestrator.core.resources import MB, Resources
 from orchestrator.core.settings import Settings
+from orchestrator.core.standing import Limit, Standing
 from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.scan import Follower
 from tests.simulation.agents import Agents, Dispatch
 from tests.simulation.clock import VirtualClock, run_virtually
-from tests.simulation.driver import JOURNAL, PROJECT, End, Programs
-from tests.simulation.machine import PIDS, Machine, Process
+from tests.simulation.driver import JOURNAL, PROJECT, SLOTS, End, Programs
+from tests.simulation.machine import PIDS, Machine, Process, acting_as
 from tests.simulation.shim import VirtualShim
-from tests.simulation.system import installed
+from tests.simulation.system import VirtualPath, installed
 from tests.simulation.witness import Violation, Witness
 
 CUT_SHORT_MAX = 4
@@ -80,6 +83,12 @@ DISTURBANCES = (
     "command killed",
     "second driver",
     "usage limit storm",
+    "another driver of the account",
+    "memory is short",
+    "disk is short",
+    "load",
+    "places are taken",
+    "out of memory",
 )
 BETWEEN = (
     *("shim killed", "child killed", "shim and child killed"),
@@ -162,6 +171,7 @@ class Story:
             implement_budget_usd=rng.choice((None, None, None, 0.3)),
             result_linger_s=4.0,
             idle_s=rng.choice((900.0, 50.0)),
+            host_children_max=rng.choice((16, 16, 3, 2)),
         )
         return [
             RunCreated(settings=settings, project=PROJECT),
@@ -188,7 +198,9 @@ class Story:
         return rng.choice([name for name in names if name in self.conducts] or ["success"])
 
     async def tell(self) -> None:
-        self.programs.make_run(self.first_events())
+        first = self.first_events()
+        self.witness.places = first[0].settings.host_children_max  # type: ignore[union-attr]
+        self.programs.make_run(first)
         cut_short = self.rng.randint(0, CUT_SHORT_MAX)
         while True:
             self.is_calm = self.drivers >= cut_short
@@ -330,6 +342,19 @@ class Story:
                     machine.start_stranger(pid)
             case "usage limit storm":
                 self.agents.limit_until = machine.wall() + rng.uniform(20, 600)
+            case "another driver of the account":
+                self.programs.account.add(self._said_by_another(), machine.wall())
+            case "memory is short":
+                await self._with_little(memory_available_bytes=rng.choice((0, 1200 * MB)))
+            case "disk is short":
+                await self._with_little(disk_free_bytes=0)
+            case "load":
+                await self._with_little(load_per_core=40.0)
+            case "places are taken":
+                await self._another_run()
+            case "out of memory":
+                machine.oom_kills += 1
+                self._kill_one([[life.process] for life in self.agents.lives])
             case "command" | "command killed":
                 process = machine.start("command")
                 if kind == "command killed":
@@ -359,6 +384,39 @@ class Story:
         alive = [family for family in families if any(process.is_alive for process in family)]
         for process in self.rng.choice(alive) if alive else ():
             self.machine.end(process, -signal.SIGKILL)
+
+    def _said_by_another(self) -> Standing:
+        now, rng = self.machine.wall(), self.rng
+        limit = Limit(at=now, until=rng.choice((None, now + rng.uniform(5, 600))), reason="told")
+        window = Window(
+            name=rng.choice(("five_hour", "seven_day_sonnet", "seven_day_opus")),
+            utilization=rng.uniform(0.5, 1.0),
+            resets_at=now + rng.uniform(5, 600),
+            status=rng.choice(("allowed", "allowed_warning", "rejected")),
+            observed_at=now,
+        )
+        return rng.choice((Standing(limit=limit), Standing(windows=(window,))))
+
+    async def _with_little(self, **left: float) -> None:
+        self.machine.resources = Resources(**left)  # type: ignore[arg-type]
+        try:
+            await trio.sleep(self.rng.uniform(0, 60))
+        finally:
+            self.machine.resources = Resources()
+
+    async def _another_run(self) -> None:
+        """Whose children take places on the host, until its shims end."""
+        shims = self.machine.start("shim of another run")
+        shims.is_stranger = True
+        with acting_as(shims):
+            slots = Slots(VirtualPath(SLOTS))  # type: ignore[arg-type]
+            for _ in range(self.rng.randint(1, 4)):
+                slots.take(self._state().settings.host_children_max)
+        self.witness.others.append(shims)
+        try:
+            await trio.sleep(self.rng.uniform(0, 60))
+        finally:
+            self.machine.end(shims)
 
     async def _in_the_middle(self, driver: Process) -> None:
         """Wait until the driver is in the middle of a commit."""

@@ -13,19 +13,23 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import trio
 
-from adapters.execution import guard, supervise
+from adapters.execution import appetite, guard, supervise
 from adapters.execution.claude import session
-from adapters.host import processes, waiting
+from adapters.host import processes, slots, waiting
+from adapters.host.slots import Slots
+from adapters.host.usage import Usage
 from adapters.host.watcher import Changed
 from drivers.headless import lock
 from orchestrator.core.model import HostIdentity, ProcessIdentity
+from orchestrator.core.resources import Resources
 from orchestrator.journal import disk, read
 from tests.simulation.machine import (
     PROCESS,
@@ -226,6 +230,9 @@ class VirtualOs:
 
     def __getattr__(self, name: str) -> Any:
         raise NotVirtual(f"os.{name}")
+
+    def makedirs(self, path: str, mode: int, *, exist_ok: bool) -> None:
+        require_alive(PROCESS.get())
 
     def getpid(self) -> int:
         return PROCESS.get().pid
@@ -434,8 +441,9 @@ class VirtualWatcher:
 class VirtualHost:
     """orchestrator.ports.host.Host, for the calling process."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, slots: Slots | None = None) -> None:
         self._machine = machine
+        self._slots = slots
         self.now = machine.wall
 
     def identity(self) -> HostIdentity:
@@ -443,6 +451,25 @@ class VirtualHost:
 
     def this_process(self) -> ProcessIdentity:
         return PROCESS.get().identity
+
+    def resources(
+        self, *, children: Sequence[Sequence[ProcessIdentity]], children_max: int
+    ) -> Resources:
+        free = None if self._slots is None else self._slots.free(children_max)
+        return msgspec.structs.replace(self._machine.resources, host_children_free=free)
+
+
+class VirtualMemory:
+    """adapters.host.memory, as far as it says that memory ran out."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def oom_kills(self) -> int:
+        return self._machine.oom_kills
+
+    def is_under_pressure(self) -> bool:
+        return False
 
 
 @contextmanager
@@ -486,6 +513,15 @@ def installed(machine: Machine) -> Iterator[System]:
                 "transcripts": lambda env, name: _transcripts(machine, name),
                 "is_resumable": lambda env, name: bool(_transcripts(machine, name)),
                 "transcript_bytes": lambda env, name: 0,
+            },
+        ),
+        (slots, {"os": system.os, "fcntl": system.fcntl, "time": system.time}),
+        (
+            appetite,
+            {
+                "LOOK_S": LOOK_AGAIN_S,
+                "usage_of": lambda trees: [Usage() for _ in trees],
+                "memory": VirtualMemory(machine),
             },
         ),
         (guard, {"cpu_of_trees": lambda roots: sum(machine.cpu_s(root.pid) for root in roots)}),

@@ -13,6 +13,7 @@ from drivers.headless.run_loop import RunLoop
 from orchestrator.core.budget import RESERVATION_USD_MIN
 from orchestrator.core.events import (
     AttemptRefunded,
+    CooldownEnded,
     CooldownStarted,
     DispatchReclaimed,
     Entry,
@@ -26,9 +27,12 @@ from orchestrator.core.events import (
     Unknown,
 )
 from orchestrator.core.fold import fold
-from orchestrator.core.model import Outcome, Stage, TaskStatus
+from orchestrator.core.model import Outcome, Stage, TaskStatus, Window
 from orchestrator.core.plan import barred
+from orchestrator.core.rates import share_per_usd
+from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
+from orchestrator.core.windows import ends_at, model_in
 from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
 from tests.simulation.driver import JOURNAL, TIMEOUT_S
 from tests.simulation.machine import Machine, Process
@@ -46,12 +50,19 @@ GOOD = frozenset(
 USD_EXACT = 1e-6
 PROMPT_USD_MAX = 0.01
 """What a client is charged of which only its first word is left."""
+FULL = 1.0 - Settings().headroom_share
+"""Of a usage window: beyond is the human's."""
 SOON_S = 1e-3
 """The journal's times are rounded."""
 
 
 class Violation(AssertionError):
     """A promise was broken."""
+
+
+def _is_full(window: Window) -> bool:
+    """Also where no more of it is used than leaves the human's part."""
+    return window.status == "rejected" or (window.utilization or 0.0) >= FULL
 
 
 @dataclass
@@ -71,6 +82,10 @@ class Witness:
     starts: dict[str, Start] = field(default_factory=dict)
     """By stem."""
     violation: Violation | None = None
+    others: list[Process] = field(default_factory=list)
+    """Of another run on this host; each holds its places while it lives."""
+    places: int = 0
+    """Children that all drivers of the host may have."""
     stop_asked: bool = False
     """Somebody asked for children to be stopped."""
     money: "Money" = field(default_factory=lambda: Money())
@@ -105,7 +120,17 @@ class Witness:
 
     def started(self, dispatch: Dispatch, shim: VirtualShim) -> None:
         running = {s.dispatch.key for s in self.starts.values() if self._is_running(s)}
+        self._has_a_place(dispatch)
         self.starts[dispatch.stem] = Start(dispatch, shim, len(running | {dispatch.key}))
+
+    def _has_a_place(self, dispatch: Dispatch) -> None:
+        """A second start of an adopted dispatch goes on without one where none is free."""
+        shims = 1 + sum(start.shim.process.is_alive for start in self.starts.values())
+        held = sum(len(other.descriptors) for other in self.others)
+        if shims + held > self.places and not dispatch.is_second:
+            self.violate(
+                f"{dispatch.key}: {shims} shims beside {held} of others, {self.places} may be"
+            )
 
     def signalled(self, process: Process, number: int) -> None:
         if process.is_stranger or process.name in ("driver", "command"):
@@ -153,7 +178,7 @@ class Witness:
             closing.how
             or closing.number is not None
             or state.finalized is not None
-            or barred(state, now)[0]
+            or barred(state)
         ):
             return
         if state.canary or any(
@@ -161,12 +186,23 @@ class Witness:
             for name in ("budget_usd", "task_budget_usd", "implement_budget_usd")
         ):
             return
-        free = loop.pulse().dispatch_limit - len(state.in_flight) - len(preparing)
-        ready = state.counts.get(TaskStatus.READY, 0) - sum(
-            state.tasks[name].status is TaskStatus.READY for name in preparing
+        capacity = loop._capacity
+        free = capacity.in_all.limit - len(state.in_flight) - len(preparing)
+        is_limited = (
+            capacity.limit < capacity.in_all.limit
+            or (state.cooldown_until or 0.0) > now
+            or any(share_per_usd(rate) for rate in state.window_rates.values())
+            or any(_is_full(w) and ends_at(w) > now for w in state.windows.values())
         )
-        if free > 0 and ready > 0:
-            self.violate(f"{ready} stages wait beside {free} free slots")
+        ready = [
+            task.id
+            for task in state.tasks.values()
+            if task.status is TaskStatus.READY
+            and task.id not in preparing
+            and not (is_limited and (task.stage is Stage.INTAKE or not task.stage.is_deterministic))
+        ]
+        if free > 0 and ready:
+            self.violate(f"{ready} wait beside {free} free slots")
 
     # -- the whole journal ------------------------------------------------------------------------
 
@@ -188,9 +224,13 @@ class Witness:
             self.money.look(state, event)
             match event:
                 case StageDispatched():
-                    self._keeps_limits(state, event)
+                    self._keeps_limits(state, event, entry)
                 case CooldownStarted(task_id=None, until=until):
-                    cooldown_until = max(until, cooldown_until)
+                    cooldown_until = until
+                case CooldownEnded(by=by):
+                    if not by and entry.ts < cooldown_until - SOON_S:
+                        raise Violation("a limit is over before its time, and nobody else said so")
+                    cooldown_until = -math.inf
                 case StageRecorded(work_item_id=key):
                     if key in recorded:
                         raise Violation(f"{key} is recorded twice")
@@ -219,19 +259,33 @@ class Witness:
         self, state: RunState, event: StageDispatched, entry: Entry, cooldown_until: float
     ) -> None:
         key, task = event.work_item_id, state.tasks[event.task_id]
-        if entry.ts < cooldown_until - SOON_S:
-            raise Violation(f"{key} is dispatched {cooldown_until - entry.ts:.0f} s too early")
+        if not event.stage.is_deterministic:
+            self._may_ask_a_model(state, event, entry, cooldown_until)
         if state.paused is not None or state.stop_requested is not None:
             raise Violation(f"{key} is dispatched in a run that is paused or stopping")
-        if state.canary and state.in_flight:
-            raise Violation(f"{key} is dispatched beside the canary")
         for need in task.depends_on:
             other = state.tasks.get(need)
             if other is not None and other.status is not TaskStatus.COMPLETED and not task.stale:
                 raise Violation(f"{key} is dispatched before {need} is completed")
 
-    def _keeps_limits(self, state: RunState, event: StageDispatched) -> None:
+    def _may_ask_a_model(
+        self, state: RunState, event: StageDispatched, entry: Entry, cooldown_until: float
+    ) -> None:
+        key = event.work_item_id
+        if entry.ts < cooldown_until - SOON_S:
+            raise Violation(f"{key} is dispatched {cooldown_until - entry.ts:.0f} s too early")
+        others = [lease for lease in state.in_flight.values() if not lease.stage.is_deterministic]
+        if state.canary and others:
+            raise Violation(f"{key} is dispatched beside the canary")
+        for window in state.windows.values():
+            is_meant = model_in(window.name) in event.model
+            if is_meant and _is_full(window) and ends_at(window) > entry.ts + SOON_S:
+                raise Violation(f"{key} is dispatched, and {window.name} is full")
+
+    def _keeps_limits(self, state: RunState, event: StageDispatched, entry: Entry) -> None:
         limit, totals = state.settings.max_concurrent, state.totals
+        if entry.ts < state.memory_limit_until - SOON_S:
+            limit = min(limit, state.memory_limit)
         if len(state.in_flight) > limit:
             raise Violation(f"{event.work_item_id}: {len(state.in_flight)} are out, of {limit}")
         for start in self.starts.values():

@@ -8,9 +8,10 @@ SimHost are one driver's view of it.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import trio
 
 from orchestrator.core.events import Entry
@@ -25,6 +26,7 @@ from orchestrator.core.model import (
     Stage,
     WorkItem,
 )
+from orchestrator.core.resources import Resources
 from orchestrator.core.state import Lease, RunState
 from orchestrator.ports.execution import (
     Observe,
@@ -34,6 +36,7 @@ from orchestrator.ports.execution import (
     SeenNothing,
     Started,
 )
+from tests.fakes.account import SharedAccount
 from tests.fakes.disk import MemoryFile
 
 EPOCH = 1_795_000_000.0
@@ -76,12 +79,21 @@ class World:
     rng: random.Random
     script: Script
     file: MemoryFile = field(default_factory=MemoryFile)
+    account: SharedAccount = field(default_factory=SharedAccount)
     children: dict[str, Child] = field(default_factory=dict)
     trees: dict[str, int] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     running_max: int = 0
     pids: int = 1000
     stage_s_max: float = 600.0
+    resources: Resources = field(default_factory=Resources)
+    """What the host has left, the children of other drivers aside."""
+    places: int | None = None
+    """Children that the host may have; None: not counted."""
+    places_seen: int | None = None
+    """What a look says of them, where that is not so."""
+    looks: list[float] = field(default_factory=list)
+    """When a driver looked at the host."""
 
     def running(self) -> list[Child]:
         return [child for child in self.children.values() if child.is_running()]
@@ -127,6 +139,16 @@ class SimHost:
     def this_process(self) -> ProcessIdentity:
         return ProcessIdentity(pid=1, start_time=1)
 
+    def resources(
+        self, *, children: Sequence[Sequence[ProcessIdentity]], children_max: int
+    ) -> Resources:
+        world = self._world
+        world.looks.append(trio.current_time())
+        places = world.places if world.places_seen is None else world.places_seen
+        is_counted = places is not None and children_max
+        free = max(0, (places or 0) - len(world.running())) if is_counted else None
+        return msgspec.structs.replace(world.resources, host_children_free=free)
+
 
 class SimWorkspace:
     def __init__(self, world: World) -> None:
@@ -166,8 +188,10 @@ class SimExecutor:
         self._world = world
         self._worktree_of = worktree_of
 
-    async def prepare(self, work: WorkItem) -> None:
+    async def prepare(self, work: WorkItem) -> bool:
         await trio.sleep(0.001)
+        places = self._world.places
+        return places is None or len(self._world.running()) < places
 
     async def discard(self, work: WorkItem) -> None:
         await trio.lowlevel.checkpoint()

@@ -1,5 +1,6 @@
 """Whether a task has a process at work, as a command may believe it."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 from drivers.at_work import look
 from orchestrator.core.model import HostIdentity, ProcessIdentity, TaskId
 from orchestrator.core.recover import Seen, SeenAlive, SeenDead
+from orchestrator.core.resources import Resources
 from orchestrator.core.state import Lease
 from orchestrator.journal.live import LiveRun
 from orchestrator.ports.execution import Executor
@@ -41,6 +43,11 @@ class Here:
 
     def this_process(self) -> ProcessIdentity:
         return ProcessIdentity(pid=1, start_time=1)
+
+    def resources(
+        self, *, children: Sequence[Sequence[ProcessIdentity]], children_max: int
+    ) -> Resources:
+        return Resources()
 
 
 async def at_work_of(run: Run, host: Here, **seen: Seen) -> frozenset[TaskId]:

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from adapters.execution import rehearsal
-from drivers.checkup import client, machine, storage
-from drivers.checkup import project as checked
+from drivers.checkup import client, machine, project as checked, storage
 from drivers.checkup.check import Level
 from orchestrator.core.model import TaskId
 from orchestrator.core.settings import AgentSettings, Commands, Project
@@ -125,7 +125,7 @@ class TestStorage:
 
 
 class TestClient:
-    def agent(self, command: Path | str, **more: object) -> AgentSettings:
+    def agent(self, command: Path | str, **more: Any) -> AgentSettings:
         return AgentSettings(command=(str(command),), **more)
 
     def test_it_is_asked_for_its_version_in_a_clean_environment(self, tmp_path: Path) -> None:

@@ -226,8 +226,8 @@ def test_an_outage_waits_longer_each_time() -> None:
     run = Run(task("a"))
     run.succeed_until(Stage.SCOPE)
     waits = [(retry_of(run.end(failing(Cause.OUTAGE))).not_before or 0) - NOW for _ in range(8)]
-    assert waits[:3] == [60.0, 120.0, 240.0]
-    assert waits[-1] == 1800.0
+    assert all(d <= wait <= d * 1.25 for d, wait in zip((60, 120, 240), waits, strict=False))
+    assert 1800.0 <= waits[-1] <= 1800.0 * 1.25
 
 
 def test_what_every_dispatch_would_meet_pauses_the_run_once() -> None:
@@ -286,7 +286,8 @@ def test_after_a_storm_one_canary_goes_first() -> None:
     run.end(failing(Cause.WORK_ERROR, "no such model at /x/c"), TaskId("c"))
     run.add(RunUnpaused())
     four = Capacity(limit=4)
-    (start,) = plan(run.state, now=NOW, capacity=four).starts
+    starts = plan(run.state, now=NOW, capacity=four).starts
+    (start,) = [start for start in starts if not start.stage.is_deterministic]
     canary = run.dispatch(start.task_id)
     assert plan(run.state, now=NOW, capacity=four).limited_by == "canary"
     success = Ending(status=ResultStatus.SUCCESS)

@@ -92,7 +92,8 @@ def test_a_login_that_worked_is_tried_once_more_before_the_run_pauses() -> None:
     paid = Ending(status=ResultStatus.SUCCESS, cost=CallCost(cost_usd=0.1))
     run.end(paid)
     first = run.end(failing(Cause.AUTH, "expired"))
-    assert retry_of(first).not_before == NOW + Settings().outage_delay_s
+    delay_s = Settings().outage_delay_s
+    assert NOW + delay_s <= (retry_of(first).not_before or 0.0) <= NOW + 1.5 * delay_s
     assert not any(isinstance(event, RunPaused) for event in first)
     second = run.end(failing(Cause.AUTH, "expired"))
     assert any(isinstance(event, RunPaused) for event in second)

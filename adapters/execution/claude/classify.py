@@ -12,7 +12,7 @@ from datetime import datetime
 from signal import Signals
 from typing import Any
 
-from adapters.execution.claude import limits, verdicts, wire
+from adapters.execution.claude import billing, limits, verdicts, wire
 from adapters.execution.claude.schema import misfit
 from adapters.execution.claude.stream import Result, Seen
 from adapters.execution.claude.verdicts import Means
@@ -57,14 +57,9 @@ class Ended:
 
 def classify(ended: Ended) -> Verdict | StartAgain:
     seen = ended.seen
-    if seen.bills_another_key:
-        return _failed(
-            Means(
-                Cause.MISCONFIGURED,
-                "the client bills an API key that the project does not name",
-                "add ANTHROPIC_API_KEY to agent.pass_env, or take it out of the client's settings",
-            )
-        )
+    if seen.bills_wrongly:
+        means = Means(Cause.MISCONFIGURED, seen.bills_wrongly, billing.remedy(seen.billing))
+        return _failed(means)
     result = seen.final_result
     session = _session_trouble(ended, result)
     if session is not None:

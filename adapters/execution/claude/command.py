@@ -69,6 +69,8 @@ def argv_of(work: WorkItem, agent: AgentSettings, *, resume: bool) -> tuple[str,
         argv += ["--resume" if resume else "--session-id", work.session_id]
     if work.model:
         argv += ["--model", work.model]
+    if agent.fallback_models:
+        argv += ["--fallback-model", ",".join(agent.fallback_models)]
     if work.effort:
         argv += ["--effort", work.effort]
     if work.max_budget_usd is not None:

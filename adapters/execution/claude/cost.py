@@ -242,7 +242,7 @@ def _is_cumulative(
 def _stored(value: Any) -> dict[str, ModelUsage]:
     try:
         return msgspec.convert(value, dict[str, ModelUsage])
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):
         return {}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from adapters.execution.claude import session
+from adapters.execution.claude import limits, session
+from adapters.execution.claude.billing import billing_of
 from adapters.execution.claude.classify import Ended, Verdict, classify
 from adapters.execution.claude.command import argv_of
 from adapters.execution.claude.cost import asked_at_least
@@ -15,7 +16,16 @@ from adapters.execution.claude.stream import TEXT_CHARS_MAX, ClaudeReader, Seen
 from adapters.execution.claude.wire import mapping, one_line
 from adapters.execution.lanes import Command, Reader, StartAgain
 from adapters.execution.stall import Told
-from orchestrator.core.model import CallCost, ChildExit, Ending, SessionId, WorkItem, WorkItemId
+from orchestrator.core.model import (
+    CallCost,
+    Cause,
+    ChildExit,
+    Ending,
+    SessionId,
+    Window,
+    WorkItem,
+    WorkItemId,
+)
 from orchestrator.core.settings import Project
 
 _FAMILY = re.compile(r"(?:^|-)(opus|sonnet|haiku|fable)(?:-|$)")
@@ -58,7 +68,7 @@ class ClaudeLane:
 
     def reader(self, work: WorkItem) -> ClaudeReader:
         env = self.environment(work)
-        return ClaudeReader(key_is_ours="ANTHROPIC_API_KEY" in env, env=env)
+        return ClaudeReader(billing=billing_of(self._agent, env), env=env)
 
     def told(self, reader: object) -> Told:
         return reader.doing.told() if isinstance(reader, ClaudeReader) else Told()
@@ -106,12 +116,26 @@ def _ending(
         raw_output=_last_words(seen),
         session_id=session_id,
         cost=_cost(work, seen),
-        windows=tuple(seen.windows.values()),
+        windows=_windows(seen, verdict),
         resets_at=verdict.resets_at,
         evidence=_evidence(work, seen),
         exit=exit_,
         session_lost=lost,
     )
+
+
+def _windows(seen: Seen, verdict: Verdict) -> tuple[Window, ...]:
+    """As the stream tells them.  A limit of one model may be told in words alone."""
+    told = tuple(seen.windows.values())
+    result = seen.result
+    is_told = any(window.status == "rejected" for window in told)
+    if verdict.cause is not Cause.LIMIT or is_told or result is None:
+        return told
+    name = limits.window_named(result.said)
+    if not name:
+        return told
+    rejected = Window(name=name, utilization=1.0, resets_at=verdict.resets_at, status="rejected")
+    return (*(window for window in told if window.name != name), rejected)
 
 
 def _last_words(seen: Seen) -> str:

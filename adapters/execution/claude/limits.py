@@ -22,6 +22,8 @@ _MONEY = re.compile(
 )
 """Waiting does not end these, unless a moment is named."""
 
+_OF_A_MODEL = re.compile(r"you've (?:hit|reached) your (opus|sonnet|haiku|fable)\b", re.IGNORECASE)
+
 _EPOCH = re.compile(r"limit reached\|(\d{10})(?:\D|$)", re.IGNORECASE)
 _RESETS = re.compile(
     r"resets? (?:at )?"
@@ -45,6 +47,12 @@ def normal(said: str) -> str:
 
 def is_limit(said: str) -> bool:
     return _LIMIT.match(normal(said).removeprefix("API Error: ")) is not None
+
+
+def window_named(said: str) -> str:
+    """The usage window of one model that a message is about; "" where it is about all."""
+    found = _OF_A_MODEL.search(normal(said))
+    return f"seven_day_{found[1].lower()}" if found else ""
 
 
 def needs_money(said: str) -> bool:

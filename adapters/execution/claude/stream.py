@@ -11,11 +11,19 @@ from typing import Any
 import msgspec
 
 from adapters.execution.claude import wire
+from adapters.execution.claude.billing import another_source
 from adapters.execution.claude.cost import Meter, Tokens, totals
 from adapters.execution.claude.doing import Doing
+from adapters.execution.claude.usage_windows import WINDOWS_MAX, is_paid_beyond, windows_in
 from adapters.execution.lines import LineSplitter
 from orchestrator.core.model import Window
-from orchestrator.ports.execution import Observation, ResultSeen, Unwanted, WindowsSeen
+from orchestrator.ports.execution import (
+    Answered,
+    Observation,
+    ResultSeen,
+    Unwanted,
+    WindowsSeen,
+)
 
 SYNTHETIC = "<synthetic>"
 """The model of messages that the client wrote itself, to say what went wrong."""
@@ -26,7 +34,6 @@ _OUTPUT_CHARS_MAX = 1_000_000
 NO_ENV: Mapping[str, str] = {}
 _KEYS_MAX = 256
 """Of tool uses and background tasks."""
-_WINDOWS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,8 @@ class Seen:
     """The model of the last message: not ``model`` where the client fell back to another."""
     version: str = ""
     api_key_source: str = ""
-    key_is_ours: bool = True
+    billing: str = ""
+    """What is to pay: see billing.py."""
     started: bool = False
     """There was an ``init`` line."""
     replies: int = 0
@@ -103,8 +111,9 @@ class Seen:
     meter: Meter = field(default_factory=Meter)
 
     @property
-    def bills_another_key(self) -> bool:
-        return self.api_key_source == "ANTHROPIC_API_KEY" and not self.key_is_ours
+    def bills_wrongly(self) -> str:
+        """What pays and should not, in words; "" where all is well."""
+        return another_source(self.api_key_source, self.billing) if self.started else ""
 
     @property
     def final_result(self) -> Result | None:
@@ -112,12 +121,9 @@ class Seen:
 
 
 class ClaudeReader:
-    def __init__(self, *, key_is_ours: bool = True, env: Mapping[str, str] = NO_ENV) -> None:
-        """``key_is_ours``: the project names an API key; otherwise none may be billed.
-
-        ``env`` is the client's.
-        """
-        self.seen = Seen(key_is_ours=key_is_ours)
+    def __init__(self, *, billing: str = "", env: Mapping[str, str] = NO_ENV) -> None:
+        """``billing``: ``subscription`` or ``api_key``; empty: either.  ``env`` is the client's."""
+        self.seen = Seen(billing=billing)
         self.doing = Doing(env)
         self._lines = LineSplitter()
 
@@ -159,10 +165,10 @@ def _init(seen: Seen, event: Mapping[str, Any]) -> Unwanted | None:
     seen.model = wire.text(event.get("model"), 100)
     seen.version = wire.text(event.get("claude_code_version"), 50)
     seen.api_key_source = wire.text(event.get("apiKeySource"), 50)
-    return Unwanted("it bills another's key") if seen.bills_another_key else None
+    return Unwanted(seen.bills_wrongly) if seen.bills_wrongly else None
 
 
-def _assistant(seen: Seen, event: Mapping[str, Any]) -> None:
+def _assistant(seen: Seen, event: Mapping[str, Any]) -> Answered | None:
     message = wire.mapping(event.get("message"))
     model = wire.text(message.get("model"), 100)
     seen.timestamp = wire.text(event.get("timestamp"), 50) or seen.timestamp
@@ -171,11 +177,12 @@ def _assistant(seen: Seen, event: Mapping[str, Any]) -> None:
     blocks = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
     spoken = [wire.text(b.get("text"), TEXT_CHARS_MAX) for b in blocks if b.get("type") == "text"]
     if model == SYNTHETIC:
-        return
+        return None
     if not event.get("parent_tool_use_id"):
         seen.answered_by = model or seen.answered_by
         if any(spoken):
             seen.last_text = "\n".join(filter(None, spoken))[:TEXT_CHARS_MAX]
+    is_first = bool(model) and not seen.replies
     seen.replies += bool(model)
     for block in blocks:
         if block.get("type") == "tool_use":
@@ -192,6 +199,7 @@ def _assistant(seen: Seen, event: Mapping[str, Any]) -> None:
         ),
         chars=sum(map(_chars, blocks)),
     )
+    return Answered() if is_first else None
 
 
 def _chars(block: Mapping[str, Any]) -> int:
@@ -214,26 +222,11 @@ def _user(seen: Seen, event: Mapping[str, Any]) -> None:
 
 def _rate_limit(seen: Seen, event: Mapping[str, Any]) -> WindowsSeen | None:
     info = wire.mapping(event.get("rate_limit_info"))
-    seen.using_overage = info.get("isUsingOverage") is True
-    windows = {
-        name[:50]: _window(name[:50], wire.mapping(value))
-        for name, value in list(wire.mapping(info.get("unifiedWindows")).items())[:_WINDOWS_MAX]
-    }
-    name = wire.text(info.get("rateLimitType"), 50)
-    if name and (name not in windows or info.get("status") == "rejected"):
-        windows[name] = _window(name, info)
+    seen.using_overage = is_paid_beyond(info)
+    windows = windows_in(info)
     for window in windows.values():
-        _keep(seen.windows, window.name, window, _WINDOWS_MAX)
+        _keep(seen.windows, window.name, window, WINDOWS_MAX)
     return WindowsSeen(tuple(windows.values())) if windows else None
-
-
-def _window(name: str, info: Mapping[str, Any]) -> Window:
-    status = wire.text(info.get("status"), 50) or "allowed"
-    utilization = wire.number(info.get("utilization"))
-    if utilization is None and status == "rejected":
-        utilization = 1.0
-    resets_at = wire.number(info.get("resetsAt"))
-    return Window(name=name, utilization=utilization, resets_at=resets_at, status=status)
 
 
 def _result(seen: Seen, event: Mapping[str, Any]) -> ResultSeen | None:

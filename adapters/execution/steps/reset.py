@@ -14,8 +14,10 @@ def reset(inputs: Inputs, commands: Commands, *, put_back: bool) -> Result | Non
     argv = inputs.argv("reset")
     if not argv:
         return None
-    from adapters.workspace import snapshot  # late: few stages are tried again
-    from adapters.workspace import worktree as worktrees
+    from adapters.workspace import (
+        snapshot,  # late: few stages are tried again
+        worktree as worktrees,
+    )
     from adapters.workspace.repository import Repository
 
     path, slug = inputs.text("worktree"), inputs.text("slug")

@@ -39,8 +39,8 @@ def recording(name: str) -> Recording:
     )
 
 
-def seen_in(stdout: bytes, *, key_is_ours: bool = True) -> Seen:
-    reader = ClaudeReader(key_is_ours=key_is_ours)
+def seen_in(stdout: bytes, *, billing: str = "") -> Seen:
+    reader = ClaudeReader(billing=billing)
     reader.feed(stdout)
     reader.close()
     return reader.seen
@@ -86,12 +86,12 @@ def judged(
     *,
     stderr: str = "",
     schema: dict[str, Any] | None = None,
-    key_is_ours: bool = True,
+    billing: str = "",
     again: bool = False,
 ) -> Verdict | StartAgain:
     return classify(
         Ended(
-            seen=seen_in(stdout, key_is_ours=key_is_ours),
+            seen=seen_in(stdout, billing=billing),
             exit=exit_ or ChildExit(code=0),
             stderr_tail=stderr,
             schema=schema,

@@ -164,7 +164,7 @@ def test_failure_in_words_that_nobody_knows() -> None:
 def test_key_that_the_project_does_not_name() -> None:
     stream = init(apiKeySource="ANTHROPIC_API_KEY") + reply() + result()
     assert verdict(stream).status is S.SUCCESS
-    found = verdict(stream, key_is_ours=False)
+    found = verdict(stream, billing="subscription")
     assert found.cause is C.MISCONFIGURED
     assert "agent.pass_env" in found.error
 

@@ -1,16 +1,20 @@
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from adapters.execution.claude.stream import ClaudeReader
 from adapters.execution.lines import LINE_BYTES_MAX
 from orchestrator.core.model import Window
-from orchestrator.ports.execution import ResultSeen, Unwanted, WindowsSeen
+from orchestrator.ports.execution import Answered, ResultSeen, Unwanted, WindowsSeen
 from tests.unit.claude.recorded import init, line, recording, reply, result, seen_in
 
 
 def observed(*lines: bytes) -> list[Any]:
+    """All but the first answer, which every client that works gives."""
     reader = ClaudeReader()
-    return [found for data in lines for found in reader.feed(data)]
+    found = [found for data in lines for found in reader.feed(data)]
+    return [each for each in found if each != Answered()]
 
 
 def test_summary_of_a_success() -> None:
@@ -78,12 +82,47 @@ def test_a_server_that_lives_on_keeps_nobody_waiting() -> None:
     assert observed(init(), live, result()) == [ResultSeen()]
 
 
-def test_a_key_that_nobody_named_is_seen_at_once() -> None:
-    billed = init(apiKeySource="ANTHROPIC_API_KEY")
-    (seen,) = ClaudeReader(key_is_ours=False).feed(billed)
+@pytest.mark.parametrize("source", ["ANTHROPIC_API_KEY", "apiKeyHelper", "/login managed key"])
+def test_a_key_that_is_not_to_pay_is_seen_at_once(source: str) -> None:
+    billed = init(apiKeySource=source)
+    (seen,) = ClaudeReader(billing="subscription").feed(billed)
     assert isinstance(seen, Unwanted)
-    assert ClaudeReader(key_is_ours=True).feed(billed) == ()
-    assert ClaudeReader(key_is_ours=False).feed(init()) == ()
+    assert source in seen.why
+    assert ClaudeReader(billing="api_key").feed(billed) == ()
+
+
+def test_a_subscription_that_is_not_to_pay_is_seen_at_once() -> None:
+    (seen,) = ClaudeReader(billing="api_key").feed(init())
+    assert isinstance(seen, Unwanted)
+    assert ClaudeReader(billing="subscription").feed(init()) == ()
+    silent = init(apiKeySource="")
+    assert ClaudeReader(billing="api_key").feed(silent) == ()
+
+
+def test_the_first_answer_of_a_model_is_told_once() -> None:
+    reader = ClaudeReader()
+    assert reader.feed(init() + reply()) == (Answered(),)
+    assert reader.feed(reply(message_id="m2")) == ()
+
+
+def limited(**info: object) -> tuple[Window, ...]:
+    (seen,) = ClaudeReader().feed(line(type="rate_limit_event", rate_limit_info=info))
+    assert isinstance(seen, WindowsSeen)
+    return seen.windows
+
+
+def test_what_is_paid_beyond_a_window_marks_the_window_that_is_used_up() -> None:
+    five, seven = limited(
+        status="allowed",
+        rateLimitType="five_hour",
+        isUsingOverage=True,
+        unifiedWindows={"five_hour": {"utilization": 1.0}, "seven_day": {"utilization": 0.4}},
+    )
+    assert (five.overage, seven.overage) == (True, False)
+    (named,) = limited(status="allowed", rateLimitType="seven_day", isUsingOverage=True)
+    assert named.overage
+    (plain,) = limited(status="allowed", rateLimitType="five_hour", isUsingOverage=False)
+    assert not plain.overage
 
 
 def test_noise_does_not_hide_an_object() -> None:

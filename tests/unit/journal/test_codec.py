@@ -5,8 +5,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from orchestrator.core.events import KnownEvent, Unknown
 from orchestrator.journal.codec import (

@@ -82,6 +82,7 @@ def test_the_whole_of_it_becomes_a_project(repository: Path) -> None:
     assert project.git == GitSettings(base="main")
     assert project.models == {"default": "sonnet"}
     assert project.agent.pass_env == ("PGHOST",)
+    assert (project.agent.account, project.agent.billing) == ("", "")
     assert project.stage(Stage.IMPLEMENT).prompt == "Do {task} … \n"
     assert project.stage(Stage.IMPLEMENT).timeout_s == 3600.0
     assert project.stage(Stage.REVIEW).prompt is None
@@ -137,6 +138,22 @@ def test_a_name_alone_is_enough(repository: Path) -> None:
         ),
         ("env = {}", "env = {A = 1}", ":18: agent.env.A must be a string, not the number 1"),
         ("env = {}", 'env = {"A B" = ""}', ':18: agent.env holds "A B", which is no name of an'),
+        ("env = {}", 'account = "a/b"', ':18: agent.account may not be "a/b": letters, digits'),
+        (
+            "env = {}",
+            'billing = "subscripton"',
+            ':18: agent.billing may not be "subscripton"; did you mean "subscription"?',
+        ),
+        (
+            '["PGHOST"]',
+            '["ANTHROPIC_API_KEY"]\nbilling = "subscription"',
+            ':13: agent has billing = "subscription" and hands ANTHROPIC_API_KEY on',
+        ),
+        (
+            "env = {}",
+            'fallback_models = ["opus,haiku"]',
+            ':18: agent.fallback_models[1] may not be "opus,haiku": one model to an entry',
+        ),
         ('["PGHOST"]', '["PG HOST"]', ':17: agent.pass_env[1] may not be "PG HOST": no name of an'),
         ('["PGHOST"]', '"PGHOST"', ":17: agent.pass_env must be a list, not a string"),
         ('"local"', '"loca"', ':5: tasks.source may not be "loca"; did you mean "local"?'),

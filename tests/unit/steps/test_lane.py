@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from adapters.execution.lanes import Lane
 from adapters.execution.steps import result

@@ -2,8 +2,7 @@
 
 import time
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from adapters.execution.lines import LineSplitter
 
