@@ -94,7 +94,7 @@ def news(
     if limit.until is None:
         if state.canary == "account" and not is_another:
             events.append(CooldownEnded(reason=limit.reason, at=limit.at, by=account))
-    elif limit.until > now:
+    elif limit.until > now and limit.until != (None if is_another else state.cooldown_until):
         events.append(
             CooldownStarted(
                 until=limit.until,

@@ -1,5 +1,7 @@
 """Usage windows: what they leave of the limit, for whom, and until when."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, Run
 
 HOUR_S = 3600.0
+ROOT = Path(__file__).parents[2]
 
 
 def window(name: str, share: float | None, *, ends_s: float = HOUR_S, **more: Any) -> Window:
@@ -37,6 +40,15 @@ def test_the_curve_as_it_is_documented() -> None:
     shares = (0.0, 0.6, 0.7, 0.75, 0.8, 0.85, 0.89, 0.9, 0.95, 1.0)
     assert [limit_at(share, 4, settings) for share in shares] == [4, 4, 4, 3, 2, 1, 1, 0, 0, 0]
     assert [limit_at(share, 1, settings) for share in shares] == [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
+
+
+def test_the_table_in_the_documentation() -> None:
+    text = (ROOT / "docs" / "limits.md").read_text()
+    rows = re.findall(r"^\| (?:up to )?(\d+) %[^|]*\| (\d+) \| (\d+) \| (\d+) \|$", text, re.M)
+    assert len(rows) == 5
+    for percent, *said in rows:
+        found = [limit_at(int(percent) / 100, most, Settings()) for most in (3, 4, 8)]
+        assert found == list(map(int, said)), f"{percent} %"
 
 
 @given(
