@@ -89,8 +89,9 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     task.cause = event.cause
     state.audit.recorded += 1
     task.crashes += event.cause in CRASHES
-    task.rotations += event.cause is Cause.SESSION_LOST
-    task.extensions += event.cause is Cause.BUDGET
+    if event.cause is not None:
+        task.rotations += event.cause is Cause.SESSION_LOST
+        task.extensions += event.cause is Cause.BUDGET
     task.outages = task.outages + 1 if event.cause in _PASSING else 0
     task.last_words = event.last_words or task.last_words
     if not event.stage.is_deterministic:
@@ -161,10 +162,10 @@ def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
     following = stages[stages.index(event.stage) + 1 :]
     require((event.outcome is Outcome.COMPLETED) == (not following), "a stage ends out of order")
     if following:
-        task.stage, task.attempt = following[0], task.attempts.get(following[0], 1)
-        if following[0] is not Stage.IMPLEMENT:
-            task.attempt = 1
-        if event.stage is Stage.IMPLEMENT:
+        task.stage, task.attempt = following[0], 1
+        if task.stage is Stage.IMPLEMENT:
+            task.attempt = task.attempts.get(task.stage, 1)
+        elif event.stage is Stage.IMPLEMENT:
             task.learnings = ""
         set_status(state, task, TaskStatus.READY)
     else:

@@ -51,9 +51,10 @@ class History:
 
     def add(self, sample: Sample) -> None:
         """One of this run's."""
-        key = (sample.stage, sample.model)
-        self._keep(sample)
-        self.own[key] = min(self.own.get(key, 0) + 1, SAMPLES_MAX)
+        key = self._keep(sample)
+        own = self.own.get(key, 0)
+        if own < SAMPLES_MAX:
+            self.own[key] = own + 1
 
     def past_samples(self) -> list[Sample]:
         """Other runs', as far as this run's own have not taken their place."""
@@ -71,11 +72,16 @@ class History:
             for sample in kept[-own:]
         ]
 
-    def _keep(self, sample: Sample) -> None:
-        kept = self.samples.setdefault((sample.stage, sample.model), [])
+    def _keep(self, sample: Sample) -> tuple[Stage, str]:
+        """Returns its kind."""
+        key = (sample.stage, sample.model)
+        kept = self.samples.get(key)
+        if kept is None:
+            kept = self.samples[key] = []
         kept.append(sample)
         if len(kept) > SAMPLES_MAX:
             del kept[0]
+        return key
 
     def of(self, stage: Stage, model: str) -> list[Sample]:
         """Of this stage with this model; where there is none, of the stage with any."""
