@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from orchestrator.core.errors import OrchestratorError, WorktreeGone
 from orchestrator.core.events import BudgetReserved, KnownEvent, StageDispatched
 from orchestrator.core.model import (
     Cause,
@@ -158,13 +159,30 @@ async def _judged(out: Dispatched, ending: Ending, workspace: Workspace) -> Endi
     return judge(out.stage, ending, tree_before=out.tree_before, tree=tree, conflicts=conflicts)
 
 
-def fault(out: Dispatched, problem: Exception, *, now: float) -> Report:
-    """A fault of ours around one dispatch: it costs that dispatch, never the driver."""
-    ending = Ending(
+def cause_of(problem: Exception) -> Cause:
+    """Of a fault of ours around a dispatch, or while it was prepared."""
+    is_gone = isinstance(problem, WorktreeGone)
+    return Cause.WORKTREE_GONE if is_gone else Cause.INFRASTRUCTURE
+
+
+def in_words(problem: Exception) -> str:
+    """One line.  What was raised on purpose says all by itself."""
+    kind = "" if isinstance(problem, OrchestratorError) else f"{type(problem).__name__}: "
+    return f"{kind}{problem}".splitlines()[0]
+
+
+def fault(
+    out: Dispatched, problem: Exception, *, now: float, ending: Ending | None = None
+) -> Report:
+    """A fault of ours around one dispatch: it costs that dispatch, never the driver.
+
+    ``ending``: where the child had ended; what it cost stays on the bill.
+    """
+    ending = ending or Ending(status=ResultStatus.FAILURE, started_at=now, ended_at=now)
+    ending = msgspec.structs.replace(
+        ending,
         status=ResultStatus.FAILURE,
-        cause=Cause.INFRASTRUCTURE,
-        error=f"{type(problem).__name__}: {problem}".splitlines()[0],
-        started_at=now,
-        ended_at=now,
+        cause=cause_of(problem),
+        error=in_words(problem),
     )
     return Report(work_item_id=out.work_item_id, content_hash=out.content_hash, ending=ending)

@@ -322,8 +322,11 @@ def _not_started(work: WorkItem, error: str, number: int) -> Ending:
     """The child, or even its shim, could not be started."""
     if number in PASSING:
         return _ending(Cause.CRASH, error)
-    if work.lane == ENGINE_LANE or not os.path.isdir(work.cwd):
+    if work.lane == ENGINE_LANE:
         return _ending(Cause.INFRASTRUCTURE, error)
+    if not os.path.isdir(work.cwd):
+        gone = f"{work.cwd} is gone, where the task was at work: requeue it to make it anew"
+        return _ending(Cause.WORKTREE_GONE, gone)
     return _ending(Cause.MISCONFIGURED, error)
 
 

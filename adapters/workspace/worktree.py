@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from adapters.workspace.invoke import Git, GitFault, Running
 from adapters.workspace.repository import Repository
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import WorktreeGone
 
 
 class Worktree(NamedTuple):
@@ -58,7 +58,7 @@ def get(repository: Repository, path: str) -> Worktree:
     worktree = find(repository, path)
     if worktree is None:
         what = "is not a worktree of" if os.path.lexists(path) else "is gone: it was a worktree of"
-        raise EnvironmentFault(
+        raise WorktreeGone(
             f"{path} {what} {repository.root}: see git worktree list; requeue the task to make"
             " it anew"
         )

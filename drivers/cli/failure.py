@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
-from orchestrator.core.errors import ExitStatus, OrchestratorError
+from orchestrator.core.errors import ExitStatus, OrchestratorError, in_full
 
 
 class Log:
@@ -52,7 +52,7 @@ def report(error: BaseException, log: Log) -> int:
         case BrokenPipeError():
             end_by(signal.SIGPIPE)
         case OSError() as fault if fault.strerror:
-            _say(f"{fault.strerror}{_where(fault)}{_more(log.write(error))}")
+            _say(f"{in_full(fault)}{_more(log.write(error))}")
         case other:
             kind, text = type(other).__name__, " ".join(str(other).split())[:200]
             _say(f"unexpected {kind}: {text}{_more(log.write(error))}")
@@ -105,10 +105,6 @@ def _say(text: str) -> None:
         print(f"orchestrator: {line}", file=sys.stderr, flush=True)
     except OSError:
         return  # nobody listens; the exit status still tells
-
-
-def _where(fault: OSError) -> str:
-    return f": {os.fsdecode(fault.filename)}" if isinstance(fault.filename, str | bytes) else ""
 
 
 def _more(path: str | None) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 import orchestrator
-from orchestrator.core.errors import EnvironmentFault, ExitStatus
+from orchestrator.core.errors import EnvironmentFault, ExitStatus, in_full
 from orchestrator.journal.store import RunStore
 
 BEGIN_WITHIN_S = 60.0
@@ -55,9 +55,7 @@ def launch(store: RunStore, arguments: Sequence[str]) -> Launched:
                 start_new_session=True,
             )
     except OSError as error:
-        raise EnvironmentFault(
-            f"cannot start a driver: {error.strerror}: {error.filename}"
-        ) from error
+        raise EnvironmentFault(in_full(error, "cannot start a driver")) from error
     deadline = time.monotonic() + BEGIN_WITHIN_S
     while not has_begun(store.driver_path, driver_start, process.pid):
         ended = process.poll()

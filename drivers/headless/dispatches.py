@@ -25,6 +25,7 @@ from orchestrator.core.errors import (
     EnvironmentFault,
     OrchestratorError,
     StaleReport,
+    in_full,
 )
 from orchestrator.core.events import KnownEvent, ResultRejected
 from orchestrator.core.model import Ending, Mode, TaskId
@@ -165,12 +166,13 @@ class Dispatches:
         def observe(observation: Observation) -> None:
             self._send.send_nowait(Observed(out, observation))
 
+        ending: Ending | None = None
         try:
             ending = await begin(observe)
             report = await verify(out, ending, self._outside.workspace)
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
             _raise_if_of_the_house(problem)
-            report = fault(out, problem, now=self._outside.host.now())
+            report = fault(out, problem, now=self._outside.host.now(), ending=ending)
         self._send.send_nowait(Ended(out, report))
 
     def _start_soon(self, function: Callable[..., Awaitable[object]], *args: object) -> None:
@@ -207,8 +209,5 @@ def _raise_if_of_the_house(problem: Exception) -> None:
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in HOUSE_ERRNOS:
-            where = f": {cause.filename}" if cause.filename else ""
-            raise EnvironmentFault(
-                f"{cause.strerror}{where}; mend it, then run the same command again"
-            ) from problem
+            raise EnvironmentFault(in_full(cause)) from problem
         cause = cause.__cause__

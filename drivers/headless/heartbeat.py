@@ -14,7 +14,7 @@ import msgspec
 import trio
 from msgspec import UNSET, UnsetType
 
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, in_full
 from orchestrator.core.model import HostIdentity, Record
 from orchestrator.core.options import described
 from orchestrator.core.settings import Settings
@@ -150,7 +150,7 @@ class DriverLog:
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
+            raise EnvironmentFault(in_full(error, f"cannot write {path}")) from error
         self._torn = self._ends_torn()
 
     def append(self, *records: DriverRecord, sync: bool = False) -> None:
@@ -200,9 +200,7 @@ class Heart:
         try:
             self._log.append(record, self._next(self._look()), sync=True)
         except OSError as error:
-            raise EnvironmentFault(
-                f"cannot write {self._log.path}: {error.strerror or error}"
-            ) from error
+            raise EnvironmentFault(in_full(error, f"cannot write {self._log.path}")) from error
 
     def changed(self) -> None:
         """Beat if what the loop does, or waits for, is not what the last beat said."""

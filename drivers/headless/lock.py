@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.core.errors import Blocked, EnvironmentFault
+from orchestrator.core.errors import Blocked, EnvironmentFault, in_full
 from orchestrator.journal.store import RunStore
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -18,7 +18,7 @@ def the_only_driver(store: RunStore) -> Iterator[None]:
     try:
         fd = os.open(store.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise EnvironmentFault(f"cannot open {store.lock_path}: {error.strerror}") from error
+        raise EnvironmentFault(in_full(error, f"cannot open {store.lock_path}")) from error
     try:
         _lock(fd, store)
         _say_who(fd)
@@ -42,7 +42,7 @@ def _lock(fd: int, store: RunStore) -> None:
                 f"{store.lock_path}: the file system does not support locks; "
                 f"set ORCHESTRATOR_RUNS_ROOT to a local disk"
             ) from error
-        raise EnvironmentFault(f"cannot lock {store.lock_path}: {error.strerror}") from error
+        raise EnvironmentFault(in_full(error, f"cannot lock {store.lock_path}")) from error
 
 
 def _say_who(fd: int) -> None:

@@ -20,7 +20,7 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 from drivers.headless.spoken import spoken
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, in_full
 
 VALUE_CHARACTERS_MAX = 300
 SECRET_CHARACTERS_MIN = 8
@@ -42,7 +42,7 @@ def open_narration(
     try:
         log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise EnvironmentFault(f"cannot write {log_path}: {error.strerror}") from error
+        raise EnvironmentFault(in_full(error, f"cannot write {log_path}")) from error
     descriptors, terminals = [log], list[int]()
     if stderr is not None and not _same_file(stderr.fileno(), log):
         (terminals if stderr.isatty() else descriptors).append(stderr.fileno())

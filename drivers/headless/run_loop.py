@@ -31,6 +31,7 @@ from drivers.headless.pulse import by_hand, pulse_of
 from drivers.headless.room import Room
 from drivers.headless.stalled import pause_for_money, why_stalled
 from drivers.headless.take_up import take_up
+from drivers.stages import cause_of, in_words
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.decide import give_up
 from orchestrator.core.errors import ExitStatus
@@ -241,9 +242,10 @@ class RunLoop:
 
     async def _give_up(self, unready: Unready) -> None:
         self._dispatches.unprepared(unready.start.task_id)
-        problem = f"{type(unready.problem).__name__}: {unready.problem}".splitlines()[0]
-        reason = f"{unready.start.stage} cannot be prepared: {problem}"
-        await self._commit(lambda state: give_up(state, unready.start.task_id, reason))
+        start = unready.start
+        reason = f"{start.stage} cannot be prepared: {in_words(unready.problem)}"
+        cause = cause_of(unready.problem)
+        await self._commit(lambda state: give_up(state, start.task_id, reason, cause=cause))
 
     async def _finalize(self, status: RunStatus) -> RunEnd:
         await self._commit(

@@ -57,7 +57,7 @@ def _failed(
             return _send_back(state, task, lease, report)
         case Follow.HOLD:
             reason = report.ending.error or report.ending.cause.value
-            held = TaskHeld(task_id=task.id, reason=reason)
+            held = TaskHeld(task_id=task.id, reason=reason + _kept(task, report.ending.cause))
             return (_record(lease, report, Outcome.HELD), held)
         case Follow.REPAIR:
             return _repair(state, task, lease, report)
@@ -146,11 +146,22 @@ def _fail(
     )
 
 
-def give_up(state: RunState, task_id: TaskId, reason: str) -> tuple[KnownEvent, ...]:
+def _kept(task: TaskState, cause: Cause) -> str:
+    """Where the work is of a task whose worktree is gone."""
+    if cause is not Cause.WORKTREE_GONE or task.checkpoint is None:
+        return ""
+    return f"; what it had done is kept as commit {task.checkpoint.commit}"
+
+
+def give_up(
+    state: RunState, task_id: TaskId, reason: str, *, cause: Cause = Cause.INFRASTRUCTURE
+) -> tuple[KnownEvent, ...]:
     """A task whose dispatch cannot even be prepared; () where it is not waiting for one."""
     task = state.tasks.get(task_id)
     if task is None or task.status not in {TaskStatus.READY, TaskStatus.COOLING}:
         return ()
+    if FOLLOWS[task.stage, cause] is Follow.HOLD:
+        return (TaskHeld(task_id=task.id, reason=reason + _kept(task, cause)),)
     doomed = doomed_dependents(state, task.id)
     return (
         TaskFailed(task_id=task.id, stage=task.stage, reason=reason),

@@ -4,12 +4,40 @@ Each carries what a person is shown: what happened, to what, and what to do next
 """
 
 import errno
+from collections.abc import Mapping
 from enum import IntEnum
 
 HOUSE_ERRNOS = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO}
 )
 """Trouble of the whole machine, which every other dispatch would meet too."""
+
+_REMEDIES: Mapping[int, str] = {
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some of your quota there",
+    errno.EROFS: "make that file system writable (`mount` shows it)",
+    errno.EACCES: "give yourself the right to it (`ls -ld` shows whose it is)",
+    errno.EPERM: "give yourself the right to it (`ls -ld` shows whose it is)",
+    errno.EMFILE: "raise the limit with `ulimit -n 4096` in the shell that starts it, or with"
+    " LimitNOFILE= in its service, or lower max_concurrent",
+    errno.ENFILE: "end what holds files open (`lsof`), or raise fs.file-max",
+    errno.EAGAIN: "raise the limit with `ulimit -u`, or lower max_concurrent",
+    errno.ENOMEM: "free some memory, or lower max_concurrent",
+    errno.EIO: "check the disk (`dmesg` says more)",
+}
+
+
+def in_full(error: OSError, what: str = "") -> str:
+    """What happened, to what, and how to mend it, in one line.  ``what``: what was tried."""
+    name = error.filename
+    where = f": {_text(name)}" if name is not None and _text(name) not in what else ""
+    said = f"{what}: {error.strerror or error}" if what else f"{error.strerror or error}"
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"{said}{where}" + (f"; {remedy}, then run the same command again" if remedy else "")
+
+
+def _text(name: object) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
 class ExitStatus(IntEnum):
@@ -50,6 +78,10 @@ class EnvironmentFault(OrchestratorError):
     """The machine cannot run it: a program is missing, a disk is full, a lock is not supported."""
 
     exit_status = ExitStatus.ENVIRONMENT
+
+
+class WorktreeGone(EnvironmentFault):
+    """Somebody has removed a task's worktree while it was at work: no other try brings it back."""
 
 
 class JournalDamaged(EnvironmentFault):

@@ -49,6 +49,7 @@ _SAME_FOR_ALL: Mapping[Cause, Follow] = {
     Cause.REJECTED: Follow.SEND_BACK,
     Cause.NOT_FEASIBLE: Follow.HOLD,
     Cause.MERGE_CONFLICT: Follow.HOLD,
+    Cause.WORKTREE_GONE: Follow.HOLD,
     Cause.INFRASTRUCTURE: Follow.REPAIR,
     Cause.CRASH: Follow.AGAIN,
     Cause.OUT_OF_MEMORY: Follow.FEWER,

@@ -100,6 +100,7 @@ class Cause(StrEnum):
     # A person has to look.
     NOT_FEASIBLE = "not_feasible"
     MERGE_CONFLICT = "merge_conflict"
+    WORKTREE_GONE = "worktree_gone"
     # The machine around the work: the same stage again, at most a few times.
     INFRASTRUCTURE = "infrastructure"
     # Not the work's fault: the same attempt again, nothing spent.

@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 
 import trio
 
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import WorktreeGone
 from orchestrator.core.model import Checkpoint, Stage
 
 Files = dict[str, tuple[bytes, bool]]
@@ -116,7 +116,7 @@ class FakeWorkspace:
 
     def _get(self, worktree: str) -> FakeWorktree:
         if worktree not in self.worktrees:
-            raise EnvironmentFault(f"{worktree} is gone")
+            raise WorktreeGone(f"{worktree} is gone")
         return self.worktrees[worktree]
 
     def _store(self, files: Files) -> str:

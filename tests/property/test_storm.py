@@ -27,7 +27,11 @@ from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, Run
 
 SUCCESS = Ending(status=ResultStatus.SUCCESS)
-SUSPECTS = sorted(set(Cause) - ABOUT_THE_WORK)
+SUSPECTS = sorted(
+    cause
+    for cause in set(Cause) - ABOUT_THE_WORK
+    if FOLLOWS[Stage.IMPLEMENT, cause] is not Follow.HOLD
+)
 NEVER_PAUSES = {
     cause
     for cause in SUSPECTS

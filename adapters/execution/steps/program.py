@@ -13,7 +13,7 @@ from adapters.execution.steps.commands import Commands
 from adapters.execution.steps.environment import for_commands
 from adapters.execution.steps.inputs import Inputs
 from adapters.execution.steps.result import Printer, Result, failure
-from orchestrator.core.errors import OrchestratorError, Usage
+from orchestrator.core.errors import OrchestratorError, Usage, WorktreeGone
 
 
 def main(text: bytes, environ: Mapping[str, str]) -> int:
@@ -27,6 +27,8 @@ def main(text: bytes, environ: Mapping[str, str]) -> int:
         result = run_stage(inputs, printer, commands)
     except Usage as error:
         result = failure("misconfigured", str(error))
+    except WorktreeGone as error:
+        result = failure("worktree_gone", str(error))
     except OrchestratorError as error:
         result = failure("infrastructure", str(error))
     except OSError as error:

@@ -19,6 +19,7 @@ Cause = Literal[
     "empty_change",
     "inner_repository",
     "merge_conflict",
+    "worktree_gone",
     "infrastructure",
     "misconfigured",
 ]
@@ -27,6 +28,7 @@ CAUSES: tuple[Cause, ...] = (
     "empty_change",
     "inner_repository",
     "merge_conflict",
+    "worktree_gone",
     "infrastructure",
     "misconfigured",
 )
