@@ -5,6 +5,8 @@ is done by somebody else.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,6 +43,7 @@ from orchestrator.core.plan import StartStage, barred, final_status
 from orchestrator.core.recover import is_same_host
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.journal.live import LiveRun
+from orchestrator.journal.projections import project
 from orchestrator.journal.store import RunStore
 
 CAUSES: dict[ResultStatus, Cause] = {
@@ -280,4 +283,8 @@ def _ending_of(result: StageResult, lease: Lease, cost: CallCost, outside: Outsi
 
 
 async def _commit(run: LiveRun, outside: Outside, decide_now: Any) -> Any:
-    return await run.commit(decide_now, now=outside.host.now())
+    entries = await run.commit(decide_now, now=outside.host.now())
+    for entry in entries:
+        with suppress(OSError):  # mended from the journal by the next driver
+            project(RunStore(Path(outside.run_dir)), run.state, entry)
+    return entries

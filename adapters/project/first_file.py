@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from adapters.project.look import look
+from adapters.project.look import look, name_in
 from adapters.project.seen import Seen
 from orchestrator.core.settings import Argv, Commands
 
@@ -59,12 +59,22 @@ def propose(root: Path, *, current_branch: str | None, branches: Sequence[str]) 
     if prefix in branches:
         prefix = "orchestrated"
         notes.append(f'a branch named "orchestrator" is in the way: branch_prefix is "{prefix}"')
-    others = [f"{other.language} ({other.because})" for other in seen[1:]]
+    others = [
+        f"{other.language} ({other.because})"
+        for other in seen[1:]
+        if other.language != seen[0].language
+    ]
     if others:
         notes.append(f"also seen, and not used: {', '.join(others)}")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).lstrip("._-") or "project"
+    called = (name_in(root) or "", root.name, "project")
+    name = next(fit for each in called if (fit := _fitting(each)))
     tasks_path = _AGENT_TASKS if (root / _AGENT_TASKS).exists() else _TASKS
     return Proposal(name, seen, commands, current_branch, prefix, tasks_path, tuple(notes))
+
+
+def _fitting(name: str) -> str:
+    """What of it a project may be called."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("._-")
 
 
 def _project_text(proposal: Proposal) -> str:

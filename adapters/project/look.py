@@ -6,8 +6,10 @@ what nothing says stays empty, and a person fills it in.
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from adapters.project.look_python import see_python
 from adapters.project.seen import Seen, first_of, table_in, text_of
@@ -20,13 +22,35 @@ def look(root: Path) -> tuple[Seen, ...]:
     return tuple(sorted(found, key=lambda seen: not seen.commands.test))
 
 
+def name_in(root: Path) -> str | None:
+    """What the project calls itself."""
+    named = (
+        table_in(_toml(root / "pyproject.toml"), "project"),
+        table_in(_toml(root / "pyproject.toml"), "tool", "poetry"),
+        table_in(_json(root / "package.json")),
+        table_in(_toml(root / "Cargo.toml"), "package"),
+    )
+    return next((table["name"] for table in named if isinstance(table.get("name"), str)), None)
+
+
+def _toml(path: Path) -> Any:
+    try:
+        return tomllib.loads(text_of(path))
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(text_of(path))
+    except ValueError:
+        return {}
+
+
 def _node(root: Path) -> Seen | None:
     if not (root / "package.json").exists():
         return None
-    try:
-        scripts = table_in(json.loads(text_of(root / "package.json")), "scripts")
-    except json.JSONDecodeError:
-        scripts = {}
+    scripts = table_in(_json(root / "package.json"), "scripts")
     locks = {"pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun", "bun.lockb": "bun"}
     tool = locks.get(first_of(root, *locks) or "", "npm")
     frozen: Argv = (tool, "install", "--frozen-lockfile")
@@ -78,17 +102,38 @@ def _by_file(
     return see
 
 
+def _rust(root: Path) -> Seen | None:
+    """A lint that warnings fail: clippy has no other way to fail at all."""
+    if not (root / "Cargo.toml").exists():
+        return None
+    commands = Commands(
+        test=("cargo", "test"),
+        lint=("cargo", "clippy", "--all-targets", "--", "-D", "warnings"),
+        typecheck=("cargo", "check"),
+    )
+    return Seen("Rust", "Cargo.toml", commands)
+
+
+def _ruby_specs(root: Path) -> Seen | None:
+    """Specs beside a Gemfile: a Rakefile is there for much else."""
+    if not ((root / "Gemfile").exists() and (root / "spec").is_dir()):
+        return None
+    specs = Commands(install=("bundle", "install"), test=("bundle", "exec", "rspec"))
+    return Seen("Ruby", "spec/", specs)
+
+
 _PHPUNIT = ("vendor/bin/phpunit",)
 _KINDS: tuple[Callable[[Path], Seen | None], ...] = (
     see_python,
     _node,
-    _by_file("Rust", ("Cargo.toml",), test=("cargo", "test"), typecheck=("cargo", "check")),
+    _rust,
     _by_file("Go", ("go.mod",), test=("go", "test", "./..."), lint=("go", "vet", "./...")),
     _by_file("Java (Gradle)", ("gradlew",), test=("./gradlew", "test")),
     _by_file("Java (Gradle)", ("build.gradle", "build.gradle.kts"), test=("gradle", "test")),
     _by_file("Java (Maven)", ("mvnw",), test=("./mvnw", "-q", "test")),
     _by_file("Java (Maven)", ("pom.xml",), test=("mvn", "-q", "test")),
     _by_file("Ruby", (".rspec",), install=("bundle", "install"), test=("bundle", "exec", "rspec")),
+    _ruby_specs,
     _by_file("Ruby", ("Rakefile",), install=("bundle", "install"), test=("bundle", "exec", "rake")),
     _by_file("PHP", ("phpunit.xml",), install=("composer", "install"), test=_PHPUNIT),
     _by_file("Elixir", ("mix.exs",), install=("mix", "deps.get"), test=("mix", "test")),

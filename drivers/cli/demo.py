@@ -15,6 +15,7 @@ from drivers.cli.demo_report import Place, Report
 from drivers.cli.onlooker import onlooker
 from drivers.cli.showcase import command, drive, keep_store_in, new_directory
 from orchestrator.core.errors import EnvironmentFault, Refused, Usage
+from orchestrator.core.options import value_of
 from orchestrator.journal.store import RunStore
 
 HELP = """Make a sample repository, a small Python package with five tasks that depend on each
@@ -38,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
     _require_programs(real=args.real)
+    if args.max_concurrent is not None:  # refused before there is anything to throw away
+        value_of("max_concurrent", args.max_concurrent)
     if args.budget_usd is not None and not args.real:
         raise Usage("--budget-usd is for --real: the rehearsal agent spends nothing")
     if args.real:

@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from drivers.cli.context import Context
+from drivers.cli.context import Context, as_json
 from drivers.cli.parser import NotBuilt
 from orchestrator.core import steer
 from orchestrator.core.model import TaskStatus
@@ -20,6 +20,8 @@ HELP = """Take a task's next model stage to do it by hand: its work item, or nul
 none now.  Stages without a model that come before it are run first.  Hand the result back with
 `record`."""
 JSON_WHEN_PIPED = True
+
+RESUMED = " (resume it, if whoever had it before has begun it)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,8 +67,28 @@ def _text(item: "WorkItem | None", task: str) -> str:
             f"work item  {item.id}",
             f"stage      {item.stage}, attempt {item.attempt}",
             f"in         {item.cwd}",
-            f"session    {item.session_id}{' (resume it)' if item.resume else ''}",
+            f"session    {item.session_id}{RESUMED if item.resume else ''}",
             "",
             item.prompt,
+            "",
+            "Hand back with `record --result FILE`, in the file:",
+            as_json(_blank_result(item), indent=2),
+            "structured_output is of this form:",
+            as_json(item.output_schema, indent=2),
         ]
     )
+
+
+def _blank_result(item: "WorkItem") -> dict[str, object]:
+    """What it answers, and what is left to say."""
+    return {
+        "work_item_id": item.id,
+        "content_hash": item.content_hash,
+        "run_id": item.run_id,
+        "task_id": item.task_id,
+        "stage": item.stage,
+        "attempt": item.attempt,
+        "status": "success",
+        "cost_usd": None,
+        "structured_output": {},
+    }

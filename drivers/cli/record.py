@@ -37,12 +37,16 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
 
     try:
         outcome = ctx.with_run(record)
-    except Refused as refusal:
+    except (Refused, NoResult) as refusal:
         answer = {"ok": False, "recorded": False, "reason": str(refusal)}
         ctx.result(answer, f"not recorded: {refusal}")
-        return ExitStatus.REFUSED
+        return refusal.exit_status
     ctx.result({"ok": True, "recorded": True, **outcome}, _text(outcome))
     return ExitStatus.DONE
+
+
+class NoResult(Usage):
+    """The file is no stage result at all, whatever is outstanding."""
 
 
 def _read(path: str) -> bytes:
@@ -58,12 +62,12 @@ def _parse(data: bytes, path: str) -> StageResult:
     try:
         written = msgspec.json.decode(data)
         if isinstance(written, dict) and (mistake := _mistake(written)):
-            raise Refused(f"{path} is no stage result: {mistake}")
+            raise NoResult(f"{path} is no stage result: {mistake}")
         result = msgspec.convert(written, StageResult)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} is no stage result: {error}") from error
+        raise NoResult(f"{path} is no stage result: {error}") from error
     if result.status is not ResultStatus.SUCCESS and not result.error:
-        raise Refused(f"{path} is no stage result: a {result.status} needs an `error`")
+        raise NoResult(f"{path} is no stage result: a {result.status} needs an `error`")
     return result
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,9 +76,12 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     if shutil.which("git") is None:
         raise EnvironmentFault("git is not on PATH: install it, the rehearsal works on a clone")
     theirs = _project_here(ctx)
+    settings = _settings(args)
+    if theirs is not None:  # refused before there is anything to throw away
+        _chosen(theirs, args.task)
     place = Place(new_directory(args.dir, prefix="orchestrator-rehearsal-"))
     project = _staged(theirs, place, scenario, ctx)
-    store = _make_run(args, ctx, place, project, tasks_of=theirs or project)
+    store = _make_run(args, ctx, place, project, settings, tasks_of=theirs or project)
     ended = drive(ctx, store, unit="USD of rehearsal money")
     report = Report.of(store, place, scenario=args.scenario, status=ended.status)
     ctx.result(report.value(ctx.command), report.text(ctx.command))
@@ -162,24 +166,39 @@ def _staged(theirs: Project | None, place: Place, scenario: Path, ctx: Context) 
     return msgspec.structs.replace(project, git=git)
 
 
-def _make_run(
-    args: argparse.Namespace, ctx: Context, place: Place, project: Project, *, tasks_of: Project
-) -> RunStore:
-    keep_store_in(ctx, place.runs, run_id="rehearsal")
+def _settings(args: argparse.Namespace) -> Settings:
     written = {"pipeline": args.lane, **QUICK}
     if args.max_concurrent is not None:
         written["max_concurrent"] = args.max_concurrent
-    settings = msgspec.convert(changes_of(Settings(), written), Settings)
+    return msgspec.convert(changes_of(Settings(), written), Settings)
+
+
+def _chosen(project: Project, refs: Sequence[str]) -> "list[SourceTask]":
+    """Refused for one that is not there, and where there is none."""
+    source = open_task_source(project)
+    chosen = [source.fetch(ref) for ref in refs] or [t for t in source.all() if not t.done]
+    if not chosen:
+        raise Refused(f"{project.root} has no open task to rehearse with")
+    return chosen
+
+
+def _make_run(
+    args: argparse.Namespace,
+    ctx: Context,
+    place: Place,
+    project: Project,
+    settings: Settings,
+    *,
+    tasks_of: Project,
+) -> RunStore:
+    keep_store_in(ctx, place.runs, run_id="rehearsal")
     now = ctx.now()
     day = time.strftime("%Y-%m-%d", time.localtime(now))
     ctx.run_id = ctx.run_id or f"rehearsal-{int(now)}"
     created = RunCreated(settings=settings, project=project)
     store = ctx.run_root().create(project.name, ctx.run_id, day, first=[created], now=now)
     ctx.at(store)
-    source = open_task_source(tasks_of)
-    chosen = [source.fetch(ref) for ref in args.task] or [t for t in source.all() if not t.done]
-    if not chosen:
-        raise Refused(f"{tasks_of.root} has no open task to rehearse with")
+    chosen = _chosen(tasks_of, args.task)
     known = {task.id for task in chosen}
     done = {need for task in chosen for need in task.depends_on if need not in known}
     tasks = [_new_task(task) for task in chosen]

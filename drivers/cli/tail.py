@@ -10,10 +10,12 @@ from drivers.cli.onlooker import GrowingFile, Streams, moments, onlooker
 from drivers.wiring_cli import driver_now
 from orchestrator.core import steer
 from orchestrator.core.errors import Refused
+from orchestrator.core.model import Stage, TaskId
 from orchestrator.journal.store import RunStore
 
 HELP = """Show what a task's agent or command did in its last dispatch, one line each; --follow
-goes on, from stage to stage, until the task has ended.  --json prints the output as it came."""
+goes on, from stage to stage, until the task has ended.  --stage shows an earlier one.  --json
+prints the output as it came."""
 
 SHOWN_MAX = 1000
 """Of what is there already when it starts."""
@@ -22,7 +24,13 @@ DRIVER_LOOK_S = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", help="the task's id")
-    parser.add_argument("--follow", action="store_true", help="go on as it happens")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--follow", action="store_true", help="go on as it happens")
+    how.add_argument(
+        "--stage",
+        choices=[stage.value for stage in Stage],
+        help="all that is kept of this stage, instead of the last dispatch",
+    )
 
 
 def run(args: argparse.Namespace, ctx: Context) -> int:
@@ -31,6 +39,8 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         state = looking.look()
         task = steer.find_task(state, args.task)
         streams = Streams(store.stages_dir / task.slug)
+        if args.stage is not None:
+            return _print_stage(ctx, streams, task.id, args.stage)
         if not args.follow and not streams.paths():
             raise Refused(f"{task.id} has not been started: it is {task.status}")
         is_first = True
@@ -43,8 +53,29 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
                 _print(ctx, file, lines_max=SHOWN_MAX if is_first else None)
                 is_first = False
             if has_ended or not args.follow:
+                _say_what_came_before(ctx, streams, task.id)
                 return 0
     return 0
+
+
+def _print_stage(ctx: Context, streams: Streams, task: TaskId, stage: str) -> int:
+    files = [path for path in streams.paths() if path.name.startswith(f"{stage}-attempt")]
+    if not files:
+        raise Refused(f"{task} has no {stage}{_stages_seen(streams)}")
+    for path in files:
+        _print(ctx, GrowingFile(path), lines_max=SHOWN_MAX)
+    return 0
+
+
+def _say_what_came_before(ctx: Context, streams: Streams, task: TaskId) -> None:
+    if len(streams.paths()) > 1:
+        command = ctx.command("tail", task, "--stage", "STAGE")
+        ctx.note(f"there is more of it{_stages_seen(streams)}: {command}")
+
+
+def _stages_seen(streams: Streams) -> str:
+    seen = dict.fromkeys(path.name.partition("-attempt")[0] for path in streams.paths())
+    return f"; there are {', '.join(seen)}" if seen else " yet"
 
 
 class Drivers:

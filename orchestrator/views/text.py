@@ -187,7 +187,7 @@ def _cost_line(cost: Cost) -> str:
     if cost.cache_hit_rate is not None:
         parts.append(f"{cost.cache_hit_rate:.0%} of the prompt tokens from cache")
     if not cost.metered:
-        parts.append("in part estimated")
+        parts.append("in part estimated: not every call has said what it cost")
     return "; ".join(parts)
 
 

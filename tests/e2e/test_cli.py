@@ -449,15 +449,18 @@ def test_a_result_that_answers_nothing_is_refused_as_json(own: Home, tmp_path: P
     misspelt, other = tmp_path / "misspelt.json", tmp_path / "other.json"
     misspelt.write_text(json.dumps({**result, "structured_outputs": {}}))
     other.write_text(json.dumps({**result, "id": "x"}))
-    for path, told in (
-        (good, "no outstanding dispatch"),
-        (bad, "status is one of success, failure, schema_violation, "),
-        (wordless, "needs an `error`"),
-        (misspelt, "no key 'structured_outputs' (did you mean structured_output?)"),
-        (other, "did you mean work_item_id?"),
+    torn = tmp_path / "torn.json"
+    torn.write_text('{"task_id"')
+    for path, status, told in (
+        (good, 1, "no outstanding dispatch"),
+        (torn, 2, "is no stage result"),
+        (bad, 2, "status is one of success, failure, schema_violation, "),
+        (wordless, 2, "needs an `error`"),
+        (misspelt, 2, "no key 'structured_outputs' (did you mean structured_output?)"),
+        (other, 2, "did you mean work_item_id?"),
     ):
         done = own.call("--run", "r1", "record", "--result", str(path))
-        assert done.returncode == 1
+        assert done.returncode == status
         answer = json.loads(done.stdout)
         assert (answer["ok"], answer["recorded"]) == (False, False)
         assert told in answer["reason"]

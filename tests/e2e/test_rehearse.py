@@ -112,3 +112,19 @@ def test_tasks_that_fail_are_said_and_so_is_the_status(home: Home) -> None:
     assert done.returncode == 6
     assert "B  failed: implement failed twice in the same way" in done.stdout
     assert "without having done anything" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("rehearse", "--task", "T9"), 1),
+        (("rehearse", "--max-concurrent", "0"), 2),
+        (("demo", "--max-concurrent", "0"), 2),
+    ],
+)
+def test_what_is_refused_leaves_nothing_behind(
+    home: Home, words: tuple[str, ...], status: int
+) -> None:
+    done = home.call(*words, "--dir", str(home.path / "there"))
+    assert done.returncode == status
+    assert not (home.path / "there").exists()

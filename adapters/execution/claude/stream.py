@@ -63,8 +63,12 @@ class Result:
 
     @property
     def said(self) -> str:
-        """The client's own words about what went wrong."""
-        return "; ".join(self.errors) or self.text
+        """The client's own words about what went wrong, without those for its own makers."""
+        return "; ".join(e for e in self.errors if not e.startswith(_FOR_MAKERS)) or self.text
+
+
+_FOR_MAKERS = "[ede_diagnostic]"
+"""Begins what the client adds to an ending in the middle of its work."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -36,7 +36,20 @@ _NO_PROMPT = (
 )
 
 
+_HELP = """\
+usage: python -m adapters.execution.rehearsal [--scenario FILE] [the client's own options]
+       python -m adapters.execution.rehearsal faults
+
+An agent that plays the client: the prompt on standard input, the client's stream on standard
+output.  What it does for a task, stage and attempt is the scenario's to say, or that of the file
+which ORCHESTRATOR_REHEARSAL names; without one all goes well.  `faults` lists what can go wrong.
+`orchestrator rehearse` plays a whole batch with it.  SCENARIO.md beside it has the file's form."""
+
+
 def main(argv: list[str]) -> int:
+    if argv[:1] in (["--help"], ["-h"]):
+        _say(_HELP)
+        return 0
     try:
         as_root = os.geteuid() == 0
         options = parse(argv, as_root=as_root, sandboxed=os.environ.get("IS_SANDBOX") == "1")

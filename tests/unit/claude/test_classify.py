@@ -254,3 +254,18 @@ def test_an_interrupt_by_somebody_else_is_a_death_like_any_other() -> None:
         is_error=True, subtype="error_during_execution", terminal_reason="aborted_streaming"
     )
     assert verdict(WORKED + stop, ChildExit(code=0)).cause is C.CRASH
+
+
+def test_what_the_client_says_to_its_makers_is_not_quoted() -> None:
+    ended = verdict(
+        init()
+        + reply()
+        + result(
+            subtype="error_during_execution",
+            is_error=True,
+            terminal_reason="aborted_tools",
+            result=None,
+            errors=["[ede_diagnostic] result_type=user stop_reason=tool_use"],
+        ),
+    )
+    assert ended.error == "interrupted in the middle of its work"

@@ -77,6 +77,12 @@ REPOSITORIES = [
     ({"mvnw": "", "pom.xml": ""}, "Java (Maven)", "", "./mvnw -q test"),
     ({"gradlew": "", "build.gradle": ""}, "Java (Gradle)", "", "./gradlew test"),
     ({"Rakefile": ""}, "Ruby", "bundle install", "bundle exec rake"),
+    (
+        {"Gemfile": "", "Rakefile": "", "spec/a_spec.rb": ""},
+        "Ruby",
+        "bundle install",
+        "bundle exec rspec",
+    ),
     ({"Makefile": "all:\n\ntest: all\n\tcc\n"}, "Makefile targets", "", "make test"),
     ({"Makefile": "test := x\nall:\n"}, None, "", ""),
     ({"scripts/test": ""}, "its own scripts", "", "scripts/test"),
@@ -163,3 +169,37 @@ def test_the_example_tasks_are_right_when_their_marks_are_taken_away(tmp_path: P
     (tmp_path / "tasks.toml").write_text("\n".join(example))
     (task,) = LocalTasks(tmp_path / "tasks.toml").all()
     assert task.id == "T1"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("pyproject.toml", '[project]\nname = "py-name"\n', "py-name"),
+        ("pyproject.toml", '[tool.poetry]\nname = "poetic"\n', "poetic"),
+        ("package.json", '{"name": "@scope/node name"}', "scope-node-name"),
+        ("Cargo.toml", '[package]\nname = "crate"\n', "crate"),
+        ("pyproject.toml", "[project]\nname = 3\n", "directory"),
+        ("package.json", "[]", "directory"),
+    ],
+)
+def test_a_project_is_called_what_it_calls_itself(
+    tmp_path: Path, file: str, text: str, name: str
+) -> None:
+    root = tmp_path / "directory"
+    root.mkdir()
+    (root / file).write_text(text)
+    assert propose(root, current_branch="main", branches=["main"]).name == name
+
+
+def test_a_second_sign_of_what_was_chosen_is_not_said_to_be_left_out(tmp_path: Path) -> None:
+    for file in ("gradlew", "build.gradle", "Cargo.toml"):
+        (tmp_path / file).write_text("")
+    notes = propose(tmp_path, current_branch="main", branches=["main"]).notes
+    assert len(notes) == 1
+    assert "Gradle" not in notes[0] or "Rust" not in notes[0]
+
+
+def test_rust_is_linted(tmp_path: Path) -> None:
+    (tmp_path / "Cargo.toml").write_text("")
+    lint = propose(tmp_path, current_branch="main", branches=["main"]).commands.lint
+    assert lint[:2] == ("cargo", "clippy")
