@@ -182,7 +182,7 @@ def _cost_line(cost: Cost) -> str:
         parts[0] += f" of {cost.budget_usd:.2f}"
     if cost.reserved_usd:
         parts.append(f"{cost.reserved_usd:.2f} reserved")
-    if cost.left_usd:
+    if cost.left_usd is not None and cost.left_usd >= 0.005:
         parts.append(f"at most {cost.left_usd:.2f} more")
     if cost.cache_hit_rate is not None:
         parts.append(f"{cost.cache_hit_rate:.0%} of the prompt tokens from cache")

@@ -119,6 +119,13 @@ def test_each_extension_of_an_attempt_doubles_what_is_expected() -> None:
     assert reserved(run) == [1.0]
 
 
+def test_an_attempt_that_was_extended_counts_as_a_whole() -> None:
+    run = at(Stage.IMPLEMENT, "a", budget_usd=100.0)
+    run.end(failing(Cause.BUDGET, cost=CallCost(cost_usd=4.1)), A, 4.0)
+    run.end(paid(2.0), A, 8.0)
+    assert run.state.history.cost_usd(Stage.IMPLEMENT, "sonnet", 0.9) == pytest.approx(6.1)
+
+
 def test_a_limit_that_is_not_ours_is_not_met_for_ever() -> None:
     run = at(Stage.IMPLEMENT, "a")
     run.end(failing(Cause.BUDGET), A)
