@@ -151,7 +151,7 @@ async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool
         if task.lease is None:
             return errand.intents()
         old = task.lease.work_item_id
-        event, *more = errand.intents()
+        _, *more = errand.intents()
         event = msgspec.structs.replace(errand.event, supersedes=old)
         return (LeaseSuperseded(task_id=task.id, work_item_id=old), event, *more)
 
