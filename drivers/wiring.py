@@ -18,13 +18,12 @@ from adapters.execution.executor import SupervisedExecutor
 from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
 from adapters.host.account import AccountFile, make_directory
-from adapters.host.local import LocalHost
-from adapters.host.slots import Slots
 from adapters.host.watcher import FileWatcher
 from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
 from drivers.settings import Environment
 from drivers.tracebacks import keep_tracebacks
+from drivers.wiring_cli import host_of, slots_of_host
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ENGINE_LANE, CallCost, SessionId, Stage, StageResult
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
@@ -131,7 +130,7 @@ def _outside(
 ) -> Outside:
     keep_tracebacks(store.path)
     project = state().project
-    slots = Slots(_slots_directory())
+    slots = slots_of_host()
     host = host_of(project, store, slots)
     executor = SupervisedExecutor(
         stem_of=store.stem,
@@ -151,18 +150,6 @@ def _outside(
         new_session=lambda: SessionId(str(uuid.uuid4())),
         redact=_redactor(secret_values({**os.environ, **project.agent.env})),
     )
-
-
-def host_of(project: Project, store: RunStore, slots: Slots | None = None) -> LocalHost:
-    """This machine, as a run on the project uses it."""
-    worktrees = Path(project.root, project.git.worktrees)
-    return LocalHost(places=(store.path, worktrees), slots=slots or Slots(_slots_directory()))
-
-
-def _slots_directory() -> Path:
-    """One for each machine: several may share a home."""
-    machine = LocalHost().identity().machine_id.replace("/", "-")
-    return Environment.read().state_dir / "host" / "slots" / machine
 
 
 def _redactor(secrets: Collection[str]) -> Callable[[str], str]:

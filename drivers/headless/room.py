@@ -8,7 +8,7 @@ Invariant: a place on the host that was refused is not asked for again before KE
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ import trio
 from drivers.headless.outside import Invocation
 from orchestrator.core import resources
 from orchestrator.core.capacity import Capacity, capacity
+from orchestrator.core.model import TaskId
 from orchestrator.core.plan import Plan
 from orchestrator.core.resources import Resources
 from orchestrator.core.state import RunState
@@ -55,8 +56,11 @@ class Room:
         if self._is_short:
             self._until = -math.inf
 
-    def place_refused(self) -> None:
-        self._seen = msgspec.structs.replace(self._seen, host_children_free=0)
+    def place_refused(self, state: RunState, preparing: Collection[TaskId]) -> None:
+        """Until the next look, a while from now, no more are out than are out or ``preparing``."""
+        free = min(self._seen.host_children_free or 0, len(preparing))
+        out = len(state.in_flight)
+        self._seen = msgspec.structs.replace(self._seen, host_children_free=free, out=out)
         self._until = trio.current_time() + KEPT_S
 
     def is_passing(self, due: Plan) -> bool:

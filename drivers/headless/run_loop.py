@@ -186,7 +186,7 @@ class RunLoop:
                         await self._give_up(message)
                     case NoRoom(start):
                         self._dispatches.unprepared(start.task_id)
-                        self._room.place_refused()
+                        self._room.place_refused(self.state, self._dispatches.preparing)
                     case Observed():
                         await self._observe(message)
                     case Ended(report=report) if report.ending.cause is None:

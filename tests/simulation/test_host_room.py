@@ -165,6 +165,25 @@ async def test_a_place_that_is_lost_at_the_last_moment_costs_nothing(
     assert (state.audit.dispatched, state.audit.attempts_spent) == (3 * 4, 0)
 
 
+async def test_a_place_refused_right_after_an_end_is_not_asked_for_at_once(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The last look was made when more children were out than there are now."""
+    world = small_world(stage_s_max=0.2)
+    world.places = world.places_seen = 3
+    await make_run(world, three_tasks())
+
+    async def taken_for_a_while() -> None:
+        await trio.sleep(0.1)
+        world.places = 0
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(taken_for_a_while)
+        end, _ = await drive_while(world, lambda: setattr(world, "places", 3), at_s=50)
+    assert end.exit_status == 0
+    assert len(world.looks) < 10 * 50 / KEPT_S
+
+
 async def test_the_host_is_looked_at_seldom_however_much_happens(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
