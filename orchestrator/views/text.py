@@ -53,7 +53,7 @@ def status_text(
         *_window_lines(status),
         *_audit_lines(status.events_audit, lanes_are_clean=status.lane_audit.clean),
         "",
-        *task_table(status.tasks, width=width),
+        *task_table(status.tasks, width=width, is_at_rest=is_at_rest(status)),
     ]
     lines = [cut(line, width) for line in lines]
     lines += _reasons_in_full(status.tasks, lines, width)
@@ -86,12 +86,14 @@ def _reason(task: TaskRow, width: int) -> list[str]:
     return wrapped(f"{task.task_id}: {task.reason}", width)
 
 
-def task_table(tasks: Sequence[TaskRow], *, width: int = WIDTH) -> list[str]:
+def task_table(
+    tasks: Sequence[TaskRow], *, width: int = WIDTH, is_at_rest: bool = False
+) -> list[str]:
     shown = list(tasks)
     if len(shown) > TASKS_SHOWN_MAX:
         rank = {state: at for at, state in enumerate(_URGENT)}
         shown = sorted(tasks, key=lambda task: rank[task.state])[:TASKS_SHOWN_MAX]
-    rows = [_COLUMNS, *(_cells(task) for task in shown)]
+    rows = [_COLUMNS, *(_cells(task, is_at_rest=is_at_rest) for task in shown)]
     widths = [max(len(row[at]) for row in rows) for at in range(len(_COLUMNS) - 1)]
     widths[0] = min(widths[0], 30)
     lines = [
@@ -156,7 +158,9 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def _headline(status: Status) -> str:
     counts = ", ".join(
-        f"{status.counts[state]} {in_words(state)}" for state in _URGENT if status.counts.get(state)
+        f"{status.counts[state]} {_state(state, is_at_rest=is_at_rest(status))}"
+        for state in _URGENT
+        if status.counts.get(state)
     )
     reason = (status.reason or "").removeprefix(f"{status.run_state}: ")
     if is_at_rest(status):
@@ -167,9 +171,15 @@ def _headline(status: Status) -> str:
 
 def is_at_rest(status: Status) -> bool:
     """It is not over, and nobody works on it: the journal alone cannot tell."""
-    is_worked_on = status.driver.alive or status.counts.get(TaskStatus.RUNNING)
+    out = status.counts.get(TaskStatus.RUNNING, 0) - len(status.events_audit.orphaned)
+    is_worked_on = status.driver.alive or out > 0
     was_driven = status.driver.state != "none"
     return was_driven and status.run_state is RunStatus.RUNNING and not is_worked_on
+
+
+def _state(state: TaskStatus, *, is_at_rest: bool) -> str:
+    """What runs where nobody works is to be taken up again."""
+    return "interrupted" if is_at_rest and state is TaskStatus.RUNNING else in_words(state)
 
 
 def _run_state(status: Status) -> str:
@@ -226,12 +236,12 @@ def _audit_lines(events: EventsAudit, *, lanes_are_clean: bool) -> list[str]:
     return lines
 
 
-def _cells(task: TaskRow) -> tuple[str, ...]:
+def _cells(task: TaskRow, *, is_at_rest: bool) -> tuple[str, ...]:
     at_work = task.state not in {TaskStatus.COMPLETED, TaskStatus.SUPERSEDED}
     again = f" #{task.attempt}" if task.attempt > 1 else ""
     return (
         cut(task.task_id, 30),
-        in_words(task.state),
+        _state(task.state, is_at_rest=is_at_rest),
         f"{task.stage}{again}" if at_work else "",
         duration(task.running_s) if task.running_s is not None else "",
         f"{task.cost_usd:.2f}" if task.cost_usd else "",

@@ -166,7 +166,7 @@ def test_a_run_that_nobody_works_on_is_not_called_running() -> None:
         (stopped, LIVE, "run r1: running (stop --now was asked for); 1 ready"),
         (run(*begun), DEAD, "run r1: stopped; 1 ready"),
         (run(*begun), DriverStatus(), "run r1: running; 1 ready"),
-        (run(*begun[:2]), DEAD, "run r1: running; 1 running"),
+        (run(*begun[:2]), DEAD, "run r1: stopped; 1 interrupted"),
     ):
         assert status_text(status(state, driver)).splitlines()[0] == headline
 
