@@ -7,8 +7,6 @@ Neither may keep a run from being driven: what goes wrong is said, and passed ov
 import time
 from collections.abc import Sequence
 
-import trio
-
 from drivers.headless.outside import Audience, Invocation
 from orchestrator.core.events import ForecastMade, HistoryLoaded, KnownEvent
 from orchestrator.core.forecast import FUTURES_MIN, foresee, futures_that_fit
@@ -42,8 +40,7 @@ async def _learn(run: LiveRun, store: RunStore, audience: Audience, now: float) 
             return ()
         return (HistoryLoaded(samples=past.samples, runs=past.runs),)
 
-    with trio.CancelScope(shield=True):
-        await run.commit(news, now=now)
+    await run.commit(news, now=now)
 
 
 async def _foresee(run: LiveRun, invocation: Invocation, audience: Audience, now: float) -> None:
@@ -60,8 +57,7 @@ async def _foresee(run: LiveRun, invocation: Invocation, audience: Audience, now
             " its time for one"
         )
         return
-    with trio.CancelScope(shield=True):
-        await run.commit(lambda _: (made,), now=now)
+    await run.commit(lambda _: (made,), now=now)
     audience.say("forecast", expected=in_one_line(made))
 
 

@@ -114,7 +114,7 @@ class RunLoop:
                 await self._hear_neighbours()
                 self._replan()
             if self._due.stalled == "budget":
-                await self._commit_whole(
+                await self._commit(
                     lambda s: pause_for_money(s, self._plan_of(s), self._notes.live(s))
                 )
                 self._replan()
@@ -162,46 +162,51 @@ class RunLoop:
             wait_s = min(wait_s, max(0.0, self._closing.ends_at - trio.current_time()))
         if self._notes:
             wait_s = min(wait_s, NOTES_WAIT_S)
-        with trio.move_on_after(wait_s):
-            messages = [await self._receive.receive()]
-            while True:
-                try:
-                    messages.append(self._receive.receive_nowait())
-                except trio.WouldBlock:
-                    break
+        if messages := await self._messages_within(wait_s):
             await self._take_in(messages)
             return
         self._neighbours.have_news = True
         await self._write_notes()
 
+    async def _messages_within(self, wait_s: float) -> list[Message]:
+        messages: list[Message] = []
+        with trio.move_on_after(wait_s):
+            messages.append(await self._receive.receive())
+            while True:
+                try:
+                    messages.append(self._receive.receive_nowait())
+                except trio.WouldBlock:
+                    break
+        return messages
+
     async def _take_in(self, messages: Sequence[Message]) -> None:
+        """Not shielded: an append is whole by itself, and what follows from it is not awaited."""
         ready: list[Ready] = []
         succeeded: list[Ended] = []
-        with trio.CancelScope(shield=True):
-            for message in messages:
-                match message:
-                    case Ready():
-                        ready.append(message)
-                    case Unready():
-                        await self._give_up(message)
-                    case NoRoom(start):
-                        self._dispatches.unprepared(start.task_id)
-                        self._room.place_refused(self.state, self._dispatches.preparing)
-                    case Observed():
-                        await self._observe(message)
-                    case Ended(report=report) if report.ending.cause is None:
-                        succeeded.append(message)
-                    case Ended():
-                        await self._record([message])
-                    case OthersAppended():
-                        self._neighbours.have_news = True
-                        await self._run.refresh()
-                    case Signalled(number):
-                        self._signalled(number)
-            if succeeded:
-                await self._record(succeeded)
-            if ready:
-                await self._dispatch(ready)
+        for message in messages:
+            match message:
+                case Ready():
+                    ready.append(message)
+                case Unready():
+                    await self._give_up(message)
+                case NoRoom(start):
+                    self._dispatches.unprepared(start.task_id)
+                    self._room.place_refused(self.state, self._dispatches.preparing)
+                case Observed():
+                    await self._observe(message)
+                case Ended(report=report) if report.ending.cause is None:
+                    succeeded.append(message)
+                case Ended():
+                    await self._record([message])
+                case OthersAppended():
+                    self._neighbours.have_news = True
+                    await self._run.refresh()
+                case Signalled(number):
+                    self._signalled(number)
+        if succeeded:
+            await self._record(succeeded)
+        if ready:
+            await self._dispatch(ready)
 
     # -- what is committed --------------------------------------------------------------------
 
@@ -261,11 +266,7 @@ class RunLoop:
 
     async def _write_notes(self) -> None:
         if self._notes:
-            await self._commit_whole(self._notes.live)
-
-    async def _commit_whole(self, decide_now: Decide) -> None:
-        with trio.CancelScope(shield=True):
-            await self._commit(decide_now)
+            await self._commit(self._notes.live)
 
     async def _commit(self, decide_now: Decide) -> tuple[Entry, ...]:
         entries = await self._run.commit(decide_now, now=self._outside.host.now())
@@ -291,13 +292,13 @@ class RunLoop:
 
     async def _hear_neighbours(self) -> None:
         standing, now = self._neighbours.look(), self._outside.host.now()
-        await self._commit_whole(lambda state: self._neighbours.news(state, standing, now))
+        await self._commit(lambda state: self._neighbours.news(state, standing, now))
 
     # -- the beginning and the end -----------------------------------------------------------------
 
     async def _recover(self) -> None:
         for task_id in await take_up(
-            self.state, self._outside, self._invocation, self._commit_whole
+            self.state, self._outside, self._invocation, self._commit
         ):
             self._dispatches.attach(self.state, task_id)
 

@@ -14,7 +14,7 @@ async def take_up(
     state: RunState,
     outside: Outside,
     invocation: Invocation,
-    commit: Callable[[Decide], Awaitable[None]],
+    commit: Callable[[Decide], Awaitable[object]],
 ) -> list[TaskId]:
     """The tasks whose dispatches are to be followed to their end."""
     host = outside.host
