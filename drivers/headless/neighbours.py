@@ -58,9 +58,13 @@ class Neighbours:
 
     # -- who goes first -----------------------------------------------------------------------
 
-    def within(self, capacity: Capacity, state: RunState, now: float) -> Capacity:
-        """Nothing with a model, where a canary has to go first and it is not ours to send."""
-        if not self.is_race_on(state, now):
+    def within(self, capacity: Capacity, due: Plan, state: RunState, now: float) -> Capacity:
+        """Nothing with a model, where a canary has to go first and it is not ours to send.
+
+        ``due``: what would start within ``capacity``.  Where that is nothing with a model, what
+        keeps it back is something else than a canary.
+        """
+        if not (self.is_race_on(state, now) and _has_model(due)):
             return capacity
         return replace(
             capacity,

@@ -150,7 +150,11 @@ class RunLoop:
 
     def _plan_of(self, state: RunState, preparing: Collection[TaskId] = ()) -> Plan:
         now = self._outside.host.now()
-        self._capacity = self._neighbours.within(self._room.capacity(state, now), state, now)
+        room = self._room.capacity(state, now)
+        due = plan(state, now=now, capacity=room, preparing=preparing)
+        self._capacity = self._neighbours.within(room, due, state, now)
+        if self._capacity is room:
+            return due
         return plan(state, now=now, capacity=self._capacity, preparing=preparing)
 
     async def _next_messages(self, wake_at: float | None) -> None:
@@ -297,9 +301,7 @@ class RunLoop:
     # -- the beginning and the end -----------------------------------------------------------------
 
     async def _recover(self) -> None:
-        for task_id in await take_up(
-            self.state, self._outside, self._invocation, self._commit
-        ):
+        for task_id in await take_up(self.state, self._outside, self._invocation, self._commit):
             self._dispatches.attach(self.state, task_id)
 
     async def _ending(self) -> RunEnd | None:

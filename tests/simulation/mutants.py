@@ -10,10 +10,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.execution import stems, supervise
+from adapters.execution import places, stems, supervise
 from adapters.execution.claude import cost
 from adapters.host import processes
-from drivers.headless import dispatches, run_loop, take_up
+from drivers.headless import dispatches, room, run_loop, take_up
 from orchestrator.core import (
     allowance,
     budget,
@@ -172,7 +172,7 @@ def _limit_without_the_adopted() -> Sequence[Patch]:
             now = self._outside.host.now()
             mine = len(self._dispatches.out) - getattr(self, "adopted", 0)
             before = max(0, len(self.state.in_flight) - max(0, mine))
-            found = self._neighbours.within(self._room.capacity(state, now), state, now)
+            found = self._room.capacity(state, now)
             self._capacity = _more(found, before)
             return plan.plan(state, now=now, capacity=self._capacity, preparing=preparing)
 
@@ -257,6 +257,24 @@ def _lock_not_inherited() -> Sequence[Patch]:
         return spawn
 
     return [(supervise.Supervisor, "spawn", change)]
+
+
+def _place_not_inherited() -> Sequence[Patch]:
+    return [(places.Places, "descriptor", lambda _: lambda self, stem: None)]
+
+
+def _short_memory_forgotten() -> Sequence[Patch]:
+    def forgetful(original: Any) -> Any:
+        def at_once(state: RunState, *rest: Any, **named: Any) -> Any:
+            until, state.memory_limit_until = state.memory_limit_until, 0.0
+            try:
+                return original(state, *rest, **named)
+            finally:
+                state.memory_limit_until = until
+
+        return at_once
+
+    return [(room, "capacity", forgetful)]
 
 
 def _no_exit_record() -> Sequence[Patch]:
@@ -405,6 +423,10 @@ MUTANTS = tuple(
         ("no_adoption", "what an earlier driver left is started again", _no_adoption),
         ("lock_ignored", "recovery does not look at the lock", _lock_ignored),
         ("lock_not_inherited", "the shim does not hold the lock", _lock_not_inherited),
+        ("place_not_inherited", "the shim does not hold its place on the host",
+         _place_not_inherited),
+        ("short_memory_forgotten", "a kill for want of memory lowers no limit",
+         _short_memory_forgotten),
         ("no_exit_record", "the exit record is not read", _no_exit_record),
         ("identity_by_pid", "a process is known by its pid alone", _identity_by_pid),
         ("boot_ignored", "pids of an earlier boot are believed", _boot_ignored),
