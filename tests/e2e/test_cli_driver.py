@@ -345,7 +345,7 @@ def test_a_task_is_stepped_by_hand(tmp_path: Path) -> None:
     assert (stale.returncode, json.loads(stale.stdout)["recorded"]) == (1, False)
     path.write_text(json.dumps({**result, "cost_usd": -5}))
     refunded = home.call("--run", "r1", "record", "--result", str(path))
-    assert (refunded.returncode, json.loads(refunded.stdout)["recorded"]) == (1, False)
+    assert (refunded.returncode, json.loads(refunded.stdout)["recorded"]) == (2, False)
     assert "cost_usd" in json.loads(refunded.stdout)["reason"]
     path.write_text(json.dumps(result))
     recorded = home.json("--run", "r1", "record", "--result", str(path))
