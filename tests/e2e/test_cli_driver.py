@@ -198,6 +198,7 @@ def test_a_detached_driver_is_out_of_the_launchers_reach(
     assert (status["state"], status["alive"], status["pid"]) == ("live", True, driver.pid)
 
     child = child_of(home)
+    until("its start is noted", lambda: home.events("r1")[-1]["type"] == "child_started")
     before = home.events("r1")
     second = home.orchestrator("--run", "r1", "run-headless")
     assert second.returncode == 4
