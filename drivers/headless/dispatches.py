@@ -34,6 +34,9 @@ from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
 from orchestrator.ports.execution import Observation, Observe
 
+REFUSED_PAUSE_S = 0.5
+"""Whatever a plan says: nobody asks again without a pause for a place that was refused."""
+
 
 class Dispatches:
     def __init__(
@@ -131,6 +134,7 @@ class Dispatches:
             self._send.send_nowait(Unready(start, problem))
             return
         if not has_room:
+            await trio.sleep(REFUSED_PAUSE_S)
             self._send.send_nowait(NoRoom(start))
             return
         self._send.send_nowait(Ready(errand, permission))

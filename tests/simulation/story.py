@@ -171,7 +171,7 @@ class Story:
             implement_budget_usd=rng.choice((None, None, None, 0.3)),
             result_linger_s=4.0,
             idle_s=rng.choice((900.0, 50.0)),
-            host_children_max=rng.choice((16, 16, 3, 2)),
+            host_children_max=rng.choice((16, 16, 2, 1, 1)),
         )
         return [
             RunCreated(settings=settings, project=PROJECT),
