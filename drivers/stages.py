@@ -98,11 +98,13 @@ async def make_errand(
     mode: Mode | None = None,
     redact: Callable[[str], str] = str,
 ) -> Errand:
-    """Look at the worktree where the stage is judged by it, and make the work item."""
+    """See that the worktree is the task's own where a model is to work in it, look at it where the
+    stage is judged by it, and make the work item."""
     task = state.tasks[start.task_id]
     worktree = worktree_of(state, task)
-    tree_before, change = task.tree_before, ""
+    tree_before, change, directory = task.tree_before, "", worktree
     if not start.stage.is_deterministic:
+        directory = await workspace.directory(worktree)
         tree_before = tree_before or await workspace.tree(worktree)
     if start.stage is Stage.REVIEW:
         change = await workspace.diff(worktree, start_commit(task), chars_max=DIFF_CHARS_MAX)
@@ -114,6 +116,7 @@ async def make_errand(
         start,
         new_session=new_session,
         run_dir=run_dir,
+        directory=directory,
         now=host.now(),
         change=change,
         mode=mode,

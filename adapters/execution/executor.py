@@ -8,22 +8,20 @@ Invariant: what is returned is an Ending whatever a child, a disk or a lane does
 returned no process of the dispatch is left, but for the survivors that it counts.
 """
 
-import errno
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import trio
 
 from adapters.execution.appetite import Appetite, Appetites
+from adapters.execution.endings import dated, ending_of, not_started, the_one
 from adapters.execution.guard import Guard, Legible, Linger
 from adapters.execution.lanes import Lane
 from adapters.execution.places import Places
 from adapters.execution.replay import Replay
-from adapters.execution.stems import ExitRecord, ShimRecord, Stem, latest_start
+from adapters.execution.stems import ShimRecord, Stem, latest_start
 from adapters.execution.supervise import Supervisor
 from adapters.execution.tail import Tail
 from adapters.execution.work_file import read_work, work_of_lease, write_work
@@ -35,7 +33,6 @@ from orchestrator.core.model import (
     Cause,
     ChildExit,
     Ending,
-    ResultStatus,
     Stage,
     TaskId,
     WorkItem,
@@ -56,8 +53,6 @@ from orchestrator.ports.execution import (
 from orchestrator.ports.host import Host
 
 LOG = logging.getLogger("orchestrator.execution")
-PASSING = (errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT)
-"""What keeps a child from being started now, and not for ever."""
 FOLLOW_TRIES = 20
 FOLLOW_PAUSE_S = 0.5
 """How often, and how soon, a child is followed anew that the machine kept us from following."""
@@ -181,7 +176,7 @@ class SupervisedExecutor:
             try:
                 return await act()
             except Exception as fault:  # noqa: BLE001 - see above
-                cause = _the_one(fault)
+                cause = the_one(fault)
                 if not isinstance(cause, OSError) or cause.errno not in HOUSE_ERRNOS:
                     return await self._broken(name, latest_start(stem), cause)
                 if tries_left == 0:
@@ -194,9 +189,9 @@ class SupervisedExecutor:
 
     async def _start(self, work: WorkItem, stem: Stem, observe: Observe) -> Ending:
         if stem.was_started():
-            return _ending(Cause.CRASH, f"{work.id} was started before: see {stem.stream}")
+            return ending_of(Cause.CRASH, f"{work.id} was started before: see {stem.stream}")
         if (lane := self._lanes.get(work.lane)) is None:
-            return _ending(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
+            return ending_of(Cause.MISCONFIGURED, f"{work.id}: nobody executes lane {work.lane}")
         command = lane.command(work, stem.prompt, again=stem.is_second)
         tags = {
             "ORCHESTRATOR_RUN": work.run_id,
@@ -211,13 +206,14 @@ class SupervisedExecutor:
                 command.argv,
                 command.env | tags,
                 cwd=command.cwd,
+                is_worktree=work.lane != ENGINE_LANE,
                 stdin=command.stdin,
                 deadline_s=work.timeout_s,
                 slot=self._places.descriptor(stem),
             )
         except (OSError, ValueError) as fault:  # ValueError: a NUL byte in an argument
             number = (fault.errno or 0) if isinstance(fault, OSError) else 0
-            return _not_started(work, f"cannot start {command.argv[0]}: {fault}", number)
+            return not_started(work, f"cannot start {command.argv[0]}: {fault}", number)
         return await self._follow(work, stem, observe, spawned=spawned)
 
     async def _follow(
@@ -256,7 +252,7 @@ class SupervisedExecutor:
             nursery.cancel_scope.cancel()
         reader.close()
         if record.reason == "spawn_failed":
-            return _dated(_not_started(work, record.error, record.errno), record)
+            return dated(not_started(work, record.error, record.errno), record)
         exit_ = appetite.of(guard.corrected(record.child_exit))
         evidence = guard.evidence(exit_)
         if linger.is_on and exit_.reason in ("stopped", "deadline", "hung"):
@@ -265,9 +261,9 @@ class SupervisedExecutor:
             exit_ = msgspec.structs.replace(exit_, reason="exited")
         said = lane.conclude(work, reader, exit_, stem.stderr_tail(), again=stem.is_second)
         if isinstance(said, Ending):
-            return _dated(appetite.judged(said, exit_), record, exit_, evidence)
+            return dated(appetite.judged(said, exit_), record, exit_, evidence)
         if stem.is_second or exit_.reason != "exited":
-            return _dated(_ending(Cause.CRASH, said.reason), record, exit_)
+            return dated(ending_of(Cause.CRASH, said.reason), record, exit_)
         return await self._start(work, stem.second, observe)
 
     async def _says_result(self, work: WorkItem, stem: Stem) -> bool:
@@ -301,7 +297,7 @@ class SupervisedExecutor:
                     if tries_left == 0:
                         raise fault from None
                     await trio.sleep(STOP_PAUSE_S)
-        return _ending(
+        return ending_of(
             Cause.CRASH,
             f"{name}: unexpected {type(fault).__name__}: {fault}",
             ChildExit(reason="stopped", survivors=survivors),
@@ -310,41 +306,3 @@ class SupervisedExecutor:
     def _first(self, dispatch: WorkItem | Lease) -> Stem:
         slug = self._slug_of(dispatch.task_id)
         return Stem.first(self._stem_of(slug, dispatch.stage, dispatch.attempt, dispatch.dispatch))
-
-
-def _the_one(fault: Exception) -> Exception:
-    while isinstance(fault, ExceptionGroup):
-        fault = fault.exceptions[0]
-    return fault
-
-
-def _not_started(work: WorkItem, error: str, number: int) -> Ending:
-    """The child, or even its shim, could not be started."""
-    if number in PASSING:
-        return _ending(Cause.CRASH, error)
-    if work.lane == ENGINE_LANE:
-        return _ending(Cause.INFRASTRUCTURE, error)
-    if not os.path.isdir(work.cwd):
-        gone = f"{work.cwd} is gone, where the task was at work: requeue it to make it anew"
-        return _ending(Cause.WORKTREE_GONE, gone)
-    return _ending(Cause.MISCONFIGURED, error)
-
-
-def _ending(cause: Cause, error: str, exit_: ChildExit = ChildExit()) -> Ending:  # noqa: B008
-    status = ResultStatus.INTERRUPTED if cause is Cause.CRASH else ResultStatus.FAILURE
-    return Ending(status=status, cause=cause, error=error, exit=exit_)
-
-
-def _dated(
-    ending: Ending,
-    record: ExitRecord,
-    exit_: ChildExit | None = None,
-    evidence: Mapping[str, Any] = {},
-) -> Ending:
-    return msgspec.structs.replace(
-        ending,
-        evidence=ending.evidence | dict(evidence),
-        exit=exit_ or record.child_exit,
-        started_at=record.started_at,
-        ended_at=record.ended_at,
-    )

@@ -62,7 +62,7 @@ class Shim:
     def __init__(self, words: dict[str, str], argv: list[str]) -> None:
         self.argv = argv
         self.stem = words["stem"]
-        self.cwd = words["cwd"]
+        self.cwd, self.is_worktree = words["cwd"], bool(words["is_worktree"])
         self.stdin = words["stdin"]
         self.drop = words["drop"].split(",")
         """Names in our environment that are not for the child: what our own start needed."""
@@ -109,7 +109,7 @@ class Shim:
         os.dup2(os.open(self.stem + ".stream.jsonl", new, 0o666), 1)
         os.dup2(os.open(self.stem + ".stderr.log", new, 0o666), 2)
         os.dup2(os.open(self.stdin, os.O_RDONLY), 0)
-        os.chdir(self.cwd)
+        self.enter()
         pid = os.posix_spawnp(
             self.argv[0],
             self.argv,
@@ -121,6 +121,13 @@ class Shim:
         self.child = (pid, processes.start_time_of(pid) or 0)
         self.cgroup = cgroup.make(self.me)
         os.chdir("/")
+
+    def enter(self) -> None:
+        """Go to the working directory; to a worktree through no link, which an agent may make."""
+        os.chdir(self.cwd)
+        is_there = os.path.realpath(self.cwd) == self.cwd and os.path.samefile(".", self.cwd)
+        if self.is_worktree and not is_there:
+            raise OSError(errno.ELOOP, "a link leads to its working directory", self.cwd)
 
     def identify(self) -> None:
         """Write who we are.  On a full disk it is tried again while the child runs."""
@@ -309,10 +316,8 @@ def run(shim: Shim) -> None:
     reason = shim.watch()
     if reason != "exited":
         shim.interrupt()
-    is_stop = reason != "exited"
-    ended, survivors = shim.end_descendants(
-        shim.terminate_wait_s if is_stop else shim.orphan_wait_s
-    )
+    wait_s = shim.orphan_wait_s if reason == "exited" else shim.terminate_wait_s
+    ended, survivors = shim.end_descendants(wait_s)
     cgroup.remove(shim.cgroup)
     shim.conclude(reason, "", 0, ended, survivors)
 

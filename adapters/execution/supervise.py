@@ -73,12 +73,14 @@ class Supervisor:
         env: dict[str, str],
         *,
         cwd: str,
+        is_worktree: bool = False,
         stdin: Path,
         deadline_s: float,
         slot: int | None = None,
     ) -> int:
         """Start a shim under a stem that lock() holds; its pid.  ``env`` is complete.  ``slot``:
-        a descriptor that it is to hold as well.
+        a descriptor that it is to hold as well.  ``is_worktree``: through a link to ``cwd``, or on
+        the way there, the child is not started.
 
         Raises OSError or, for a NUL byte, ValueError: then nothing was started.
 
@@ -90,6 +92,7 @@ class Supervisor:
         words = {
             "stem": stem.path,
             "cwd": cwd,
+            "is_worktree": "1" if is_worktree else "",
             "stdin": str(stdin),
             "deadline_s": repr(min(deadline_s, DEADLINE_S_MAX)),
             "interrupt_wait_s": repr(settings.interrupt_wait_s),

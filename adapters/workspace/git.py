@@ -4,6 +4,7 @@ Invariant: no commit and no file is lost.  Content is kept under refs of our own
 worktree is removed only when all in it is on its branch.
 """
 
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -30,6 +31,9 @@ class GitWorkspace:
         self._root = root
         self._run_id = run_id
         self._opened: Repository | None = None
+
+    async def directory(self, worktree: str) -> str:
+        return await trio.to_thread.run_sync(self._directory, worktree)
 
     async def tree(self, worktree: str) -> str:
         return await _stoppable(lambda running: snapshot.take(self._get(worktree), running))
@@ -72,6 +76,10 @@ class GitWorkspace:
         if self._opened is None:
             self._opened = Repository.open(self._root)
         return self._opened
+
+    def _directory(self, worktree: str) -> str:
+        where = os.path.realpath(self._get(worktree).path)
+        return self._get(where).path  # by this name too: it may have been replaced in between
 
     def _get(self, path: str) -> Worktree:
         return get(self._repository(), path)

@@ -1,7 +1,8 @@
 """One linked worktree: found by what the repository knows of it, made, taken away.
 
 Invariant: git is always told which worktree it works on, so that one whose ``.git`` file an
-agent removed or replaced never makes it work on the user's own files instead.
+agent removed or replaced never makes it work on the user's own files instead; and what stands
+at a worktree's path is taken for it only where no link leads there.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ class Worktree(NamedTuple):
 def find(repository: Repository, path: str) -> Worktree | None:
     """The registered worktree at ``path``.  Its ``.git`` file is put back if it is missing."""
     pointer = os.path.join(path, ".git")
-    if os.path.islink(path) or not os.path.isdir(path):
+    if not is_directory(path):
         return None
     admin = _pointed_at(pointer)
     if admin is None or not _belongs(repository, admin, pointer):
@@ -55,14 +56,44 @@ def find(repository: Repository, path: str) -> Worktree | None:
 
 
 def get(repository: Repository, path: str) -> Worktree:
+    """As find(); raises WorktreeGone where nobody may work there."""
     worktree = find(repository, path)
     if worktree is None:
-        what = "is not a worktree of" if os.path.lexists(path) else "is gone: it was a worktree of"
         raise WorktreeGone(
-            f"{path} {what} {repository.root}: see git worktree list; requeue the task to make"
-            " it anew"
+            f"{path} {_what_it_is(path)} {repository.root}: see git worktree list; requeue the"
+            " task to make it anew"
+        )
+    pointer = os.path.join(path, ".git")
+    if not is_directory(pointer) and _pointed_at(pointer) != worktree.admin_dir:
+        # An agent's git would work on what it leads to.  A directory is the agent's own.
+        raise WorktreeGone(
+            f"{pointer} leads elsewhere than to {worktree.admin_dir}, as git made it: put it back"
+            " with git worktree repair, or requeue the task to make its worktree anew"
         )
     return worktree
+
+
+def _what_it_is(path: str) -> str:
+    if not os.path.lexists(path):
+        return "is gone: it was a worktree of"
+    if os.path.realpath(path) != os.path.abspath(path):
+        return f"leads to {os.path.realpath(path)}: it was a worktree of"
+    return "is not a worktree of"
+
+
+def is_directory(path: str) -> bool:
+    """A directory itself, not a link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def link_below(root: str, path: str) -> str | None:
+    """The first symbolic link on the way from ``root`` to ``path``, which is below it."""
+    at = root
+    for name in os.path.relpath(path, root).split(os.sep):
+        at = os.path.join(at, name)
+        if os.path.islink(at):
+            return at
+    return None
 
 
 def add(repository: Repository, path: str, commit: str) -> Worktree:
@@ -127,7 +158,9 @@ def _marker(repository: Repository, path: str) -> str:
 
 
 def _pointed_at(pointer: str) -> str | None:
-    """Where a worktree's ``.git`` file leads."""
+    """Where a worktree's ``.git`` file leads; None where it is no such file."""
+    if not os.path.isfile(pointer):  # it may be a pipe, which nobody writes to
+        return None
     try:
         with open(pointer, encoding="utf-8", errors="surrogateescape") as file:
             text = file.read(8192)
@@ -144,6 +177,7 @@ def _belongs(repository: Repository, admin: str, pointer: str) -> bool:
 
 
 def _leads_to(admin: str, pointer: str) -> bool:
+    """git wrote where the worktree really is when it made it: a link put in the way since shows."""
     try:
         with open(
             os.path.join(admin, "gitdir"), encoding="utf-8", errors="surrogateescape"
@@ -151,7 +185,7 @@ def _leads_to(admin: str, pointer: str) -> bool:
             text = file.read(8192).rstrip("\n")
     except OSError:
         return False
-    return _real(os.path.join(admin, text)) == _real(pointer)
+    return os.path.normpath(os.path.join(admin, text)) == _real(pointer)
 
 
 def _registered(repository: Repository, pointer: str) -> str | None:

@@ -35,12 +35,14 @@ def make_work_item(
     *,
     new_session: SessionId,
     run_dir: str,
+    directory: str,
     now: float,
     change: str = "",
     mode: Mode | None = None,
     redact: Callable[[str], str] = str,
 ) -> WorkItem:
     """``new_session`` is used where the stage begins a session; ``run_dir`` is absolute;
+    ``directory`` is where the worktree really is;
     ``change`` is the diff that review judges, or that implement takes over; ``mode`` is the
     run's where it is not given.
     ``redact`` takes out of a prompt what no prompt may hold.
@@ -70,7 +72,7 @@ def make_work_item(
         output_schema=OUTPUT_SCHEMAS.get(start.stage),
         session_id=(session.id if session else new_session) if is_model else None,
         resume=session is not None and session.calls + session_starts(task, start) > 0,
-        cwd=worktree_of(state, task) if is_model else project.root,
+        cwd=directory if is_model else project.root,
         timeout_s=stage_settings.timeout_s or TIMEOUT_S_DEFAULT[start.stage],
         max_budget_usd=start.max_budget_usd if is_model else None,
         env=project.agent.env if is_model else {},

@@ -10,6 +10,11 @@ from orchestrator.core.model import Checkpoint, Stage
 
 
 class Workspace(Protocol):
+    async def directory(self, worktree: str) -> str:
+        """Where the worktree really is: a path without links, to work in.  Raises WorktreeGone
+        where what stands there is not the directory that intake made."""
+        ...
+
     async def tree(self, worktree: str) -> str:
         """The hash of the worktree's present content (tracked, and untracked but not ignored)."""
         ...

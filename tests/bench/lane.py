@@ -50,6 +50,9 @@ class NoWorkspace:
     def __init__(self) -> None:
         self.trees: Counter[str] = Counter()
 
+    async def directory(self, worktree: str) -> str:
+        return worktree
+
     async def tree(self, worktree: str) -> str:
         return str(self.trees[worktree])
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from adapters.workspace.git import GitWorkspace
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, WorktreeGone
 from orchestrator.core.model import Stage
 from orchestrator.ports.workspace import Workspace
 from tests.fakes.workspace import FakeWorkspace, FakeWorktree
@@ -241,6 +241,52 @@ async def test_a_worktree_that_is_gone_is_a_fault_that_names_it(bench: Bench) ->
         await bench.workspace.checkpoint(
             bench.worktree, task_slug="T1", stage=Stage.SCOPE, number=1
         )
+
+
+async def test_nobody_is_to_work_in_a_worktree_that_is_gone(bench: Bench) -> None:
+    assert await bench.workspace.directory(bench.worktree) == bench.worktree
+    bench.lose_worktree()
+    with pytest.raises(WorktreeGone, match=bench.worktree):
+        await bench.workspace.directory(bench.worktree)
+
+
+@pytest.mark.parametrize("how", ["link", "link above", "directory", "another", "git file"])
+async def test_nobody_is_to_work_in_what_replaced_a_worktree(tmp_path: Path, how: str) -> None:
+    repo = Repo(tmp_path / "repo", FILES)
+    workspace = GitWorkspace(repo.root, RUN)
+    path, other = tmp_path / "worktrees" / "T1", tmp_path / "worktrees" / "T2"
+    for each in (path, other):
+        repo.worktree(each, f"o/{each.name}")
+    if how == "git file":
+        (path / ".git").write_text(f"gitdir: {repo.path}/.git\n")
+    elif how == "link above":
+        path.parent.rename(tmp_path / "moved")
+        path.parent.symlink_to(tmp_path / "moved")
+    else:
+        path.rename(tmp_path / "moved")
+        match how:
+            case "link":
+                path.symlink_to(repo.path)
+            case "another":
+                other.rename(path)
+            case _:
+                path.mkdir()
+                (path / ".git").symlink_to(repo.path / ".git")
+    head = repo.head
+    for look in (workspace.directory, workspace.tree):
+        with pytest.raises(WorktreeGone, match="T1"):
+            await look(str(path))
+    await workspace.remove_if_safe(str(path), "o/T1")
+    assert path.exists()
+    assert (repo.head, repo.git("status", "--porcelain")) == (head, "")
+
+
+async def test_a_way_to_all_worktrees_may_lead_over_a_link(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "repo", FILES)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "worktrees").symlink_to(tmp_path / "disk")
+    path = repo.worktree(tmp_path / "worktrees" / "T1", "o/T1")
+    assert await GitWorkspace(repo.root, RUN).directory(path) == f"{tmp_path}/disk/T1"
 
 
 async def test_the_directory_of_worktrees_goes_with_the_last(tmp_path: Path) -> None:

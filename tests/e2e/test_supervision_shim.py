@@ -142,7 +142,7 @@ async def test_what_cannot_be_started_is_an_ending(tmp_path: Path, trouble: str,
     assert says in ending.error
     assert "\n" not in ending.error
     work = bench.work([program, argument], cwd=cwd, lane="headless:claude", dispatch=2)
-    expected = Cause.INFRASTRUCTURE if trouble == "directory" else Cause.MISCONFIGURED
+    expected = Cause.WORKTREE_GONE if trouble == "directory" else Cause.MISCONFIGURED
     assert (await bench.run(work)).cause is expected
 
 
@@ -279,6 +279,24 @@ async def test_a_stem_is_never_started_twice(tmp_path: Path) -> None:
     )
     assert await trio.to_thread.run_sync(os.waitpid, pid, 0) == (pid, ALREADY_STARTED << 8)
     assert (stem.exit.read_text(), stem.stream.read_text()) == before
+
+
+@pytest.mark.parametrize("which", ["itself", "above"])
+async def test_no_child_starts_through_a_link_to_its_worktree(tmp_path: Path, which: str) -> None:
+    """Put there after the driver has looked."""
+    bench = Bench(tmp_path)
+    there = tmp_path / "above" / "worktree"
+    there.mkdir(parents=True)
+    ran = tmp_path / "ran"
+    work = bench.shell(f"touch {ran}", cwd=str(there), lane="headless:claude")
+    moved = there if which == "itself" else there.parent
+    moved.rename(tmp_path / "moved")
+    moved.symlink_to(tmp_path / "moved")
+    executor = bench.executor("headless:claude")
+    await executor.prepare(work)
+    ending = await executor.run(work, lambda _: None)
+    assert ending.cause is Cause.WORKTREE_GONE
+    assert not ran.exists()
 
 
 async def test_the_lock_is_the_shims_alone(tmp_path: Path) -> None:

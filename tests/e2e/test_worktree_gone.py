@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cli_process import Home, make_home
+from tests.e2e.cli_process import Home, git, make_home
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +62,25 @@ def test_before_a_stage_goes_on(tmp_path: Path, stage: str) -> None:
     assert done.returncode == 3, done.stderr
     assert ("is kept as commit" in is_held_once(home)) == (stage == "review")
     assert len([e for e in of_type(home, "stage_dispatched") if e["stage"] == stage]) <= 2
+
+
+def test_what_replaced_it_is_never_worked_in(tmp_path: Path) -> None:
+    """The agent puts a link to the user's own checkout there, and fails: it is not tried again."""
+    path = str(tmp_path / "repository" / ".worktrees" / "r1" / "T1")
+    replace = f"cd / && mv {path} {path}.moved && ln -s {tmp_path}/repository {path}"
+    home = batch(
+        tmp_path,
+        '[[call]]\nstage = "implement"\nstart = 1\nfault = "schema_missing"\n'
+        f'do = [{{ run = "{replace}" }}]\n'
+        '[[call]]\nstage = "implement"\ndo = [{ write = "was-here.txt", text = "a" }]\n',
+    )
+    done = home.orchestrator(*RUN)
+    assert done.returncode == 3, done.stderr
+    (held,) = of_type(home, "task_held")
+    assert f"leads to {home.repository}" in held["reason"]
+    assert len([e for e in of_type(home, "stage_dispatched") if e["stage"] == "implement"]) == 1
+    assert not (home.repository / "was-here.txt").exists()
+    assert git(home.repository, "rev-list", "--count", "HEAD") == "1"
 
 
 def test_after_a_requeue_all_is_there_again(tmp_path: Path) -> None:

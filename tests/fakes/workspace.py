@@ -59,6 +59,11 @@ class FakeWorkspace:
         self.commits[name] = FakeCommit(tree, parent)
         return name
 
+    async def directory(self, worktree: str) -> str:
+        await trio.lowlevel.checkpoint()
+        self._get(worktree)
+        return worktree
+
     async def tree(self, worktree: str) -> str:
         await trio.lowlevel.checkpoint()
         return self._store(self._get(worktree).content())

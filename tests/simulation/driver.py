@@ -171,6 +171,10 @@ class VirtualWorkspace:
         self._machine = machine
         self._agents = agents
 
+    async def directory(self, worktree: str) -> str:
+        await self._machine.pause(self._machine.call_s())
+        return worktree
+
     async def tree(self, worktree: str) -> str:
         await self._machine.pause(self._machine.call_s())
         slug = worktree.rsplit("/", 1)[-1].split("-r")[0]

@@ -154,6 +154,10 @@ class SimWorkspace:
     def __init__(self, world: World) -> None:
         self._world = world
 
+    async def directory(self, worktree: str) -> str:
+        await trio.lowlevel.checkpoint()
+        return worktree
+
     async def tree(self, worktree: str) -> str:
         await trio.sleep(0.015)
         return f"tree-{self._world.trees.get(worktree, 0)}"

@@ -4,7 +4,6 @@ Invariant: only what the base does not fail at is the work's fault; a command th
 run at all is nobody's.
 """
 
-import os
 import shlex
 from typing import Any, NamedTuple
 
@@ -21,6 +20,8 @@ from adapters.execution.steps.result import (
     failure,
     success,
 )
+from adapters.workspace import worktree as worktrees
+from adapters.workspace.repository import Repository
 
 NAMES = ("lint", "typecheck", "test")
 LISTED_MAX = 40
@@ -56,24 +57,26 @@ class Judged(NamedTuple):
 
 
 def check(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
-    worktree = inputs.text("worktree")
-    if not os.path.isdir(worktree):
-        return failure("infrastructure", f"the worktree {worktree} is gone: requeue the task")
+    repository = Repository.open(inputs.text("root"))
     if failed := reset(inputs, commands, put_back=True):
         return failed
     judged: list[Judged] = []
     for name in NAMES:
         if argv := inputs.argv(name):
-            verdict = _judge(name, argv, inputs, commands)
+            verdict = _judge(name, argv, inputs, commands, repository)
             if isinstance(verdict, Result):
                 return verdict
             judged.append(verdict)
     return _conclude(judged, has_tests=bool(inputs.argv("test")))
 
 
-def _judge(name: str, argv: list[str], inputs: Inputs, commands: Commands) -> Judged | Result:
-    reader = _reader(name)
-    ended = commands.run(name, argv, inputs.text("worktree"), on_line=reader.feed)
+def _judge(
+    name: str, argv: list[str], inputs: Inputs, commands: Commands, repository: Repository
+) -> Judged | Result:
+    reader, worktree = _reader(name), inputs.text("worktree")
+    worktrees.get(repository, worktree)
+    ended = commands.run(name, argv, worktree, on_line=reader.feed)
+    worktrees.get(repository, worktree)  # what ran may have put something else in its place
     if ended.status == 0:
         return Judged(name, argv, ended, reader.passed, [], [], None)
     if ended.was_killed:

@@ -67,6 +67,11 @@ def _look(inputs: Inputs) -> Place:
 def _make(place: Place, inputs: Inputs) -> str | Result:
     """The commit that the task starts from; branch and worktree are then at their places."""
     repository, path = place.repository, place.path
+    if link := worktrees.link_below(inputs.text("worktrees_root"), path):
+        # Whatever is made or removed there would be made or removed in another place.
+        return failure(
+            "misconfigured", f"{link} is a symbolic link, in the way of {path}: move it away"
+        )
     starts = _starts(repository, inputs)
     if isinstance(starts, Result):
         return starts

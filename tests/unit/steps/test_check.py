@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.execution.steps.result import OUTPUT_BYTES_MAX, TAIL_BYTES_MAX, Result
+from orchestrator.core.errors import WorktreeGone
 from tests.unit.steps.repository import RUN, Repo
 from tests.unit.steps.stages import run, run_and_read
 
@@ -229,9 +230,29 @@ def test_output_is_bounded_and_its_end_is_kept(task: Task) -> None:
     assert texts[-1].endswith("the end\n")
 
 
-def test_a_worktree_that_is_gone_is_the_machines_fault(task: Task) -> None:
+def test_no_command_runs_where_the_worktree_is_gone(task: Task) -> None:
     task.repo.git("worktree", "remove", "--force", str(task.path))
-    assert task.check(test=["true"]).cause == "infrastructure"
+    with pytest.raises(WorktreeGone, match="is gone"):
+        task.check(test=["true"])
+
+
+@pytest.mark.parametrize("which", ["itself", "above"])
+def test_no_command_runs_through_a_link(task: Task, which: str) -> None:
+    moved = task.path if which == "itself" else task.path.parent
+    moved.rename(task.repo.path / "moved")
+    moved.symlink_to(task.repo.path / "moved")
+    with pytest.raises(WorktreeGone, match=f"leads to {task.repo.path}/moved"):
+        task.check(test=["touch", "ran-here"])
+    assert not list(task.repo.path.glob("moved/**/ran-here"))
+
+
+def test_a_command_that_replaces_the_worktree_is_the_last(task: Task) -> None:
+    replace = (
+        f"cd /; mv {task.path} {task.path}.moved; ln -s {task.repo.path} {task.path}; exit 127"
+    )
+    with pytest.raises(WorktreeGone, match="leads to"):
+        task.check(lint=["sh", "-c", f"{replace}; exit 127"], test=["touch", "ran-here"])
+    assert not (task.repo.path / "ran-here").exists()
 
 
 def test_a_reset_that_wipes_the_worktree_loses_nothing_of_the_work(task: Task) -> None:

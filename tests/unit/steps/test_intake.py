@@ -155,6 +155,25 @@ def test_what_is_not_ours_is_refused_with_the_remedy_and_left_as_it_is(
     assert path.exists() == existed
 
 
+def test_nothing_is_made_through_a_link_above(repo: Repo, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    path.parent.parent.mkdir()
+    path.parent.symlink_to(tmp_path / "target")
+    result = run(repo, "intake")
+    assert result.cause == "misconfigured"
+    assert f"{path.parent} is a symbolic link" in result.error
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_the_directory_of_all_worktrees_may_be_a_link(
+    repo: Repo, path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "fast-disk").mkdir()
+    path.parent.parent.symlink_to(tmp_path / "fast-disk")
+    assert run(repo, "intake").cause is None
+    assert run(repo, "test", test=["true"]).cause is None
+
+
 def test_a_branch_that_blocks_ours_is_named_and_nothing_is_left(repo: Repo, path: Path) -> None:
     repo.git("branch", "orchestrator")
     result = run(repo, "intake")
