@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from structlog.typing import FilteringBoundLogger
 
+from drivers.headless.login import ends_soon
 from orchestrator.core.events import (
     CascadeBlocked,
     CooldownEnded,
@@ -78,6 +79,8 @@ class Listeners:
                     usd=cost_usd,
                     another_model=event.evidence.get("another_model"),
                     on_paid_credits=event.evidence.get("using_overage"),
+                    client_warns=event.evidence.get("client_warns"),
+                    login=ends_soon(event.evidence.get("login_ends_at"), entry.ts),
                 )
             case DispatchReclaimed(work_item_id=work_item, how=how):
                 self.say("taken up again", dispatch=work_item, how=how)

@@ -4,6 +4,7 @@ A dispatch's task reports over the channel and touches neither state nor journal
 Cancelling it detaches from the child.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 import trio
@@ -56,6 +57,7 @@ class Dispatches:
         self.out: dict[TaskId, Dispatched] = {}
         self._taken_up: set[TaskId] = set()
         self._pids: dict[TaskId, int] = {}
+        self._next_start_at = -math.inf
 
     def open(self, nursery: trio.Nursery, tidying: trio.Nursery) -> None:
         """``tidying`` outlives ``nursery``: what it does is short, and nicer done than not."""
@@ -126,6 +128,7 @@ class Dispatches:
 
     async def _dispatch(self, start: StartStage) -> None:
         permission = Permission()
+        await self._take_turn(start)
         try:
             errand = await self._errand(start)
             has_room = await self._outside.executor.prepare(errand.work)
@@ -145,6 +148,14 @@ class Dispatches:
         executor, work = self._outside.executor, errand.work
         out = self.out[start.task_id]
         await self._follow(out, lambda observe: executor.run(work, observe))
+
+    async def _take_turn(self, start: StartStage) -> None:
+        """Clients that start together may renew one login at once, and lose it for all."""
+        if start.stage.is_deterministic:
+            return
+        at = max(self._next_start_at, trio.current_time())
+        self._next_start_at = at + self._run.state.settings.start_gap_s
+        await trio.sleep_until(at)
 
     async def _tidy(self, worktree: str, branch: str) -> None:
         try:

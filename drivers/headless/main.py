@@ -18,6 +18,7 @@ from drivers.headless.derived import Derived
 from drivers.headless.foresight import look_ahead
 from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
+from drivers.headless.login import ends_soon
 from drivers.headless.narration import open_narration, secrets_of
 from drivers.headless.outside import Invocation, RunEnd, finished
 from drivers.headless.run_loop import RunLoop
@@ -95,6 +96,7 @@ async def _drive(
             )
         )
         _say_what_an_interrupt_does(audience, run.state)
+        audience.say_if(ends_soon(run.state.login_ends_at, outside.host.now()))
         audience.say_if(_mend_projections(store, run.state))
         try:
             async with trio.open_nursery() as nursery:

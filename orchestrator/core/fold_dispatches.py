@@ -105,6 +105,8 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         task.stage_usd[event.stage] = task.stage_usd.get(event.stage, 0.0) + event.cost.cost_usd
         state.totals.add(event.stage, event.cost)
     _remember(state, task, event)
+    if ends_at := event.evidence.get("login_ends_at"):
+        state.login_ends_at = str(ends_at)
     if event.checkpoint is not None and event.stage is Stage.IMPLEMENT:
         task.checkpoint = event.checkpoint
     if event.output is not None:

@@ -61,6 +61,8 @@ class Settings(Record, frozen=True, kw_only=True):
     efforts: dict[str, str] = msgspec.field(default_factory=dict)
     """Stage or ``default`` -> effort."""
     paused_lanes: tuple[str, ...] = ()
+    start_gap_s: float = 0.1
+    """Between the starts of two stages with a model."""
     retry_delay_s: float = 0.0
     outage_delay_s: float = 60.0
     crash_delay_s: float = 10.0

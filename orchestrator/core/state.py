@@ -280,6 +280,8 @@ class RunState:
     memory_limit_until: float = 0.0
     windows: dict[str, Window] = field(default_factory=dict)
     window_rates: dict[str, WindowRate] = field(default_factory=dict)
+    login_ends_at: str = ""
+    """As the client told it last; empty: not said."""
     paused: str | None = None
     """Why, while it is paused."""
     parked: str | None = None

@@ -111,7 +111,12 @@ def test_the_bill_is_the_sum_of_the_sessions(passing: Played) -> None:
     if renamed != original:
         spent[original] = 0.0
     billed = passing.home.json("--run", RUN, "status")["cost"]["total_usd"]
-    assert billed == pytest.approx(sum(spent.values()))
+    asked = [e["cost"] for e in passing.events if e.get("cost") and e.get("cause") == "crash"]
+    # Killed before it was answered: its prompt is taken to have been sent, until a later total
+    # says otherwise.
+    unanswered = sum(cost["cost_usd"] for cost in asked if not cost.get("output_tokens"))
+    known = sum(spent.values())
+    assert known - 1e-9 <= billed <= known + unanswered + 1e-9
 
 
 def test_the_books_are_in_order(passing: Played) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import signal
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -64,6 +65,25 @@ async def test_a_dag_runs_to_its_end_within_the_limit(
         if isinstance(e.event, StageDispatched)
     ]
     assert order.index((TaskId("d"), Stage.INTAKE)) > order.index((TaskId("b"), Stage.REVIEW))
+
+
+async def test_children_of_a_model_start_one_after_the_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = world_of(all_succeed)
+    world.stage_s_max = 0.1
+    await make_run(world, [task(name) for name in "abcd"], Settings(start_gap_s=1.0))
+    end = await drive_once(world, invocation=Invocation(max_concurrent=4))
+    assert end.exit_status == 0
+    starts = [
+        (e.event.stage, e.ts)
+        for e in await entries_of(world)
+        if isinstance(e.event, StageDispatched)
+    ]
+    assert len({ts for stage, ts in starts if stage is Stage.INTAKE}) == 1
+    models = [ts for stage, ts in starts if not stage.is_deterministic]
+    gaps = [later - earlier for earlier, later in pairwise(models)]
+    assert min(gaps) >= 0.999
 
 
 async def test_tests_that_fail_send_implement_back_with_what_failed(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from adapters.execution.utf8 import in_utf8
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.settings import AgentSettings, Project
 
@@ -86,7 +87,7 @@ def child_environment(
     oauth_token: str = "",
 ) -> dict[str, str]:
     """The complete environment.  ``values`` are those of the project file; they win."""
-    env = {"LANG": "C.UTF-8", **HEADLESS, **dict(_passed(agent, inherited))}
+    env = {**HEADLESS, **in_utf8(dict(_passed(agent, inherited)))}
     if oauth_token:
         env["CLAUDE_CODE_OAUTH_TOKEN"] = oauth_token
     env.update(values)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from adapters.execution.claude import limits, session
 from adapters.execution.claude.billing import billing_of
 from adapters.execution.claude.classify import Ended, Verdict, classify
@@ -28,6 +30,8 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.settings import Project
 
+WARNINGS_CHARS_MAX = 300
+_WARNS = re.compile(r"unrecognized_model|\bdeprecated\b|auto-updated", re.IGNORECASE)
 _FAMILY = re.compile(r"(?:^|-)(opus|sonnet|haiku|fable)(?:-|$)")
 
 
@@ -100,7 +104,12 @@ class ClaudeLane:
         if isinstance(verdict, StartAgain):
             return verdict
         self._resumed.pop(work.id, None)
-        return _ending(work, seen, verdict, env, exit)
+        ending = _ending(work, seen, verdict, env, exit)
+        warns = _warnings(stderr_tail)
+        if not warns:
+            return ending
+        evidence = {**ending.evidence, "client_warns": warns}
+        return msgspec.structs.replace(ending, evidence=evidence)
 
 
 def _ending(
@@ -122,6 +131,12 @@ def _ending(
         exit=exit_,
         session_lost=lost,
     )
+
+
+def _warnings(stderr_tail: str) -> str:
+    """What the client says of a model that it does not know, or that will be gone."""
+    lines = [line for line in stderr_tail.splitlines() if _WARNS.search(line)]
+    return one_line("; ".join(dict.fromkeys(lines)), WARNINGS_CHARS_MAX)
 
 
 def _windows(seen: Seen, verdict: Verdict) -> tuple[Window, ...]:

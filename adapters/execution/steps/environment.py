@@ -5,6 +5,8 @@ Invariant: no credential of a model's provider is among them, whatever a project
 
 from collections.abc import Iterable, Mapping
 
+from adapters.execution.utf8 import in_utf8
+
 _PASSED = frozenset(
     {
         *("HOME", "PATH", "LANG", "LANGUAGE", "TERM", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"),
@@ -30,7 +32,7 @@ def for_commands(
     }
     # Compiled files beside the sources would be swept into the next checkpoint of a
     # repository that does not ignore them.
-    chosen = {"PYTHONDONTWRITEBYTECODE": "1", **taken, **values}
+    chosen = {"PYTHONDONTWRITEBYTECODE": "1", **in_utf8(taken), **values}
     return {
         name: value for name, value in chosen.items() if not name.startswith(_WITHHELD_PREFIXES)
     }

@@ -64,6 +64,15 @@ def test_rejected_window_alone_is_no_limit() -> None:
     assert verdict(WORKED + rejected() + turns).cause is C.WORK_ERROR
 
 
+@pytest.mark.parametrize("status", ["allowed", "allowed_warning", "something_new"])
+def test_a_window_that_is_told_of_is_no_limit(status: str) -> None:
+    info = {"status": status, "rateLimitType": "five_hour", "resetsAt": 1_795_971_776}
+    told = line(type="rate_limit_event", rate_limit_info=info)
+    assert verdict(WORKED + told + result()).status is S.SUCCESS
+    failed = result(is_error=True, api_error_status=429, result="try again")
+    assert verdict(WORKED + told + failed).cause is C.OUTAGE
+
+
 def test_limit_in_words_that_nobody_knows() -> None:
     stream = init() + rejected() + failed("Wait a little, friend.", api_error_status=429)
     assert verdict(stream).cause is C.LIMIT

@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ from adapters.execution.claude.environment import (
     read_oauth_token,
     secret_values,
 )
+from adapters.execution.steps.environment import for_commands
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.settings import AgentSettings, Project
 
@@ -64,3 +68,54 @@ def test_bad_token_file(tmp_path: Path, content: bytes | None) -> None:
     project = Project(name="p", root=str(tmp_path), agent=AgentSettings(oauth_token_file="token"))
     with pytest.raises(EnvironmentFault, match="claude setup-token"):
         read_oauth_token(project)
+
+
+def test_a_long_command_is_neither_cut_off_nor_sent_to_the_background() -> None:
+    env = child_environment(AgentSettings(), DRIVER, values={})
+    assert env["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] == "1"
+    assert int(env["BASH_DEFAULT_TIMEOUT_MS"]) >= 600_000
+    assert int(env["BASH_MAX_TIMEOUT_MS"]) >= 1_800_000
+
+
+def test_a_turn_that_was_cut_off_goes_on_only_when_it_is_told_to() -> None:
+    inherited = {**DRIVER, "CLAUDE_CODE_RESUME_INTERRUPTED_TURN": "1"}
+    env = child_environment(AgentSettings(), inherited, values={})
+    assert not [name for name in env if "INTERRUPTED_TURN" in name]
+
+
+def test_a_file_that_an_issue_names_is_not_read_into_the_prompt() -> None:
+    assert child_environment(AgentSettings(), {}, values={})["CLAUDE_CODE_DISABLE_ATTACHMENTS"]
+
+
+@pytest.mark.parametrize(
+    "inherited",
+    [
+        {},
+        {"LANG": "C"},
+        {"LANG": "POSIX", "LC_ALL": ""},
+        {"LANG": "de_DE.UTF-8", "LC_ALL": "C"},
+        {"LANG": "de_DE.UTF-8", "LC_CTYPE": "de_DE.ISO-8859-1"},
+        {"LANG": "de_DE.utf8"},
+        {"LC_ALL": "en_US.UTF-8", "LANG": "C"},
+    ],
+)
+def test_children_speak_utf_8_whatever_the_driver_was_started_under(
+    inherited: dict[str, str],
+) -> None:
+    path = {"PATH": os.environ["PATH"]}
+    program = "import locale, sys; print(locale.getpreferredencoding(False), sys.flags.utf8_mode)"
+    for env in (
+        child_environment(AgentSettings(), {**path, **inherited}, values={}),
+        for_commands({**path, **inherited}, (), {}),
+    ):
+        assert env["PYTHONUTF8"] == "1"
+        del env["PYTHONUTF8"]
+        told = subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
+        )
+        assert told.stdout.split()[0].upper().replace("-", "") == "UTF8"
+
+
+def test_a_locale_of_utf_8_is_kept_and_a_project_has_the_last_word() -> None:
+    env = child_environment(AgentSettings(), {"LANG": "de_DE.UTF-8"}, values={"LC_ALL": "C"})
+    assert (env["LANG"], env["LC_ALL"]) == ("de_DE.UTF-8", "C")

@@ -96,6 +96,27 @@ def test_command_of_a_writing_stage(tmp_path: Path) -> None:
     assert (command.cwd, command.stdin) == ("/srv/worktree", PROMPT)
 
 
+@pytest.mark.parametrize("stage", [Stage.SCOPE, Stage.IMPLEMENT, Stage.REVIEW])
+def test_a_resumed_session_is_told_all_that_a_new_one_is(tmp_path: Path, stage: Stage) -> None:
+    """The client restores none of it: a resumed run would lack tools, model and permissions."""
+
+    def words() -> list[str]:
+        argv = lane(tmp_path).command(work(stage), PROMPT, again=False).argv
+        return [word for word in argv if word not in {"--session-id", "--resume"}]
+
+    fresh = words()
+    keep_transcript(tmp_path)
+    assert "--resume" in lane(tmp_path).command(work(stage), PROMPT, again=False).argv
+    assert words() == fresh
+
+
+@pytest.mark.parametrize("stage", [Stage.SCOPE, Stage.IMPLEMENT, Stage.REVIEW])
+def test_a_task_works_in_one_directory_and_an_issue_is_text(tmp_path: Path, stage: Stage) -> None:
+    command = lane(tmp_path).command(work(stage), PROMPT, again=False)
+    assert command.cwd == "/srv/worktree"
+    assert "--disable-slash-commands" in command.argv
+
+
 @pytest.mark.parametrize("stage", [Stage.SCOPE, Stage.REVIEW])
 def test_reading_stage_cannot_write_whatever_the_project_allows(
     tmp_path: Path, stage: Stage
@@ -229,6 +250,28 @@ def test_an_end_of_the_login_is_evidence(tmp_path: Path) -> None:
     stdout = init(session_id=ID) + reply() + result(credential_expires_at=until)
     found = ended(lane(tmp_path), work(output_schema=None), stdout, ChildExit(code=0))
     assert found.evidence["login_ends_at"] == until
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [
+        (
+            "[claude-code:unrecognized_model] claude-next is not known\n",
+            "[claude-code:unrecognized_model] claude-next is not known",
+        ),
+        ("noise\nThe model claude-old is deprecated\n", "The model claude-old is deprecated"),
+        ("Warning: no stdin data received\n", None),
+    ],
+)
+def test_what_the_client_warns_of_a_model_is_evidence_and_no_failure(
+    tmp_path: Path, stderr: str, told: str | None
+) -> None:
+    keep_transcript(tmp_path)
+    stdout = init(session_id=ID) + reply() + result()
+    item = work(output_schema=None)
+    found = conclude(lane(tmp_path), item, stdout, ChildExit(code=0), stderr=stderr)
+    assert isinstance(found, Ending)
+    assert (found.cause, found.evidence.get("client_warns")) == (None, told)
 
 
 def test_the_second_start_is_the_other_way_whatever_came_in_between(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_deep_and_long_lines_are_passed_over() -> None:
 
 def test_the_command_is_isolated_and_gets_no_credential_of_a_model() -> None:
     environ = {
-        "PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "PYTHONPATH": "/evil", "TOKEN": "t",
+        "PATH": "/bin", "HOME": "/h", "LC_ALL": "C.UTF-8", "PYTHONPATH": "/evil", "TOKEN": "t",
         "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_OAUTH_TOKEN": "o", "DATABASE_URL": "d",
     }  # fmt: skip
     command = lane(environ, pass_env=("DATABASE_URL", "ANTHROPIC_API_KEY")).command(
@@ -180,6 +180,6 @@ def test_the_command_is_isolated_and_gets_no_credential_of_a_model() -> None:
     assert command.argv[1:3] == ("-I", "-S")
     assert (command.cwd, command.stdin) == ("/repo", Path("/p"))
     assert command.env == {
-        "PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "DATABASE_URL": "d", "MODE": "test",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": "/bin", "HOME": "/h", "LC_ALL": "C.UTF-8", "DATABASE_URL": "d", "MODE": "test",
+        "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8", "PYTHONUTF8": "1",
     }  # fmt: skip
