@@ -546,7 +546,7 @@ class Story:
         journal = self.machine.files[JOURNAL]
         line = bytes(journal.data).rstrip(b"\n").rsplit(b"\n", 1)[-1]
         kind = self.rng.randrange(3)
-        torn = line[: self.rng.randrange(1, len(line))]
+        torn = line[: self.rng.randrange(1, max(2, len(line)))]
         noise = self.rng.randbytes(20).replace(b"\n", b" ")
         journal.data += (torn, b"\0" * len(torn), noise)[kind]
 
