@@ -61,11 +61,14 @@ def login(project: Project | None, agent: AgentSettings, environ: Mapping[str, s
     if agent.billing == API_KEY and not key and not _may_have_a_key(env):
         found = "[agent] billing is api_key, and no key is handed on"
         return fail("login", found, mend=f"a run would stop at once: {remedy(API_KEY)}")
+    if agent.billing == API_KEY and key:
+        return ok("login", "by ANTHROPIC_API_KEY, as [agent] billing says")
     if key:
         return warn(
             "login",
             "ANTHROPIC_API_KEY is handed on: every call is billed to it, not to a subscription",
-            mend="take it out of [agent] pass_env, if a subscription is meant",
+            mend="take it out of [agent] pass_env if a subscription is meant; if it is not, say"
+            ' so: billing = "api_key"',
         )
     if from_file:
         return ok("login", "by agent.oauth_token_file")

@@ -182,6 +182,25 @@ class TestClient:
         stored = {**home, "CLAUDE_CONFIG_DIR": str(tmp_path / "c")}
         assert client.login(None, AgentSettings(), stored).found.startswith("stored")
 
+    def test_who_pays_is_who_is_meant_to(self, tmp_path: Path) -> None:
+        home, key = {"HOME": str(tmp_path)}, {"ANTHROPIC_API_KEY": "sk"}
+        handing_on = ("ANTHROPIC_API_KEY",)
+        meant = AgentSettings(billing="api_key", pass_env=handing_on)
+        assert client.login(None, meant, {**home, **key}).level is Level.OK
+        lacking = client.login(None, meant, home)
+        assert (lacking.level, lacking.found.split(",")[1]) == (
+            Level.FAIL,
+            " and no key is handed on",
+        )
+        stray = AgentSettings(billing="subscription", pass_env=handing_on)
+        found = client.login(None, stray, {**home, **key})
+        assert found.level is Level.FAIL
+        assert "a run would stop at once" in found.mend
+        (tmp_path / ".claude").mkdir()
+        (tmp_path / ".claude" / ".credentials.json").touch()
+        by_login = AgentSettings(billing="api_key")
+        assert client.login(None, by_login, home).level is Level.OK
+
     def test_a_token_file(self, tmp_path: Path) -> None:
         agent = AgentSettings(oauth_token_file="token")
         project = Project(name="x", root=str(tmp_path), agent=agent)
