@@ -27,7 +27,7 @@ from adapters.execution.tail import Tail
 from adapters.execution.work_file import read_work, work_of_lease, write_work
 from adapters.host.slots import Slots
 from adapters.host.watcher import FileWatcher
-from orchestrator.core.errors import HOUSE_ERRNOS, EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, is_of_the_house
 from orchestrator.core.model import (
     ENGINE_LANE,
     Cause,
@@ -177,7 +177,7 @@ class SupervisedExecutor:
                 return await act()
             except Exception as fault:  # noqa: BLE001 - see above
                 cause = the_one(fault)
-                if not isinstance(cause, OSError) or cause.errno not in HOUSE_ERRNOS:
+                if not is_of_the_house(cause):
                     return await self._broken(name, latest_start(stem), cause)
                 if tries_left == 0:
                     raise cause from None

@@ -11,7 +11,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import (
+    STARVED_WORDS,
+    EnvironmentFault,
+    Starved,
+    in_full,
+    is_starved,
+)
 
 TIMEOUT_S = 600.0
 TERMINATE_WAIT_S = 2.0
@@ -155,6 +161,7 @@ class Git:
             raise GitStopped(f"git {_named(args)} was stopped")
         if process.returncode:
             complaint = err.decode("utf-8", "replace")
+            _raise_if_starved(args, self.cwd, complaint)
             raise GitFault(_named(args), self.cwd, process.returncode, complaint)
         return out, False
 
@@ -171,7 +178,10 @@ class Git:
             ) from None
         if self._running.stopped:
             raise GitStopped(f"git {_named(args)} was stopped")
-        return Answer(process.returncode, out, err.decode("utf-8", "replace"))
+        answer = Answer(process.returncode, out, err.decode("utf-8", "replace"))
+        if answer.status:
+            _raise_if_starved(args, self.cwd, answer.stderr)
+        return answer
 
     def _start(self, args: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         try:
@@ -182,6 +192,16 @@ class Git:
             raise EnvironmentFault(f"{self.cwd} does not exist") from None
         except NotADirectoryError:
             raise EnvironmentFault(f"{self.cwd} is not a directory") from None
+        except OSError as fault:
+            if is_starved(fault):
+                raise Starved(in_full(fault, f"git {_named(args)} cannot be started")) from fault
+            raise
+
+
+def _raise_if_starved(args: Sequence[str], where: str, stderr: str) -> None:
+    """It was started, and could not start what it needs."""
+    if any(words in stderr for words in STARVED_WORDS):
+        raise Starved(f"git {_named(args)} failed in {where}: {_complaint(stderr)}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

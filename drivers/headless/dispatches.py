@@ -6,6 +6,7 @@ Cancelling it detaches from the child.
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import trio
 
@@ -19,14 +20,15 @@ from drivers.headless.messages import (
     Unready,
 )
 from drivers.headless.outside import Outside
-from drivers.stages import Dispatched, Errand, fault, make_errand, verify
+from drivers.headless.patience import patiently
+from drivers.stages import Dispatched, Errand, fault, in_words, make_errand, verify
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import (
     HOUSE_ERRNOS,
     EnvironmentFault,
-    OrchestratorError,
     StaleReport,
     in_full,
+    is_starved,
 )
 from orchestrator.core.events import KnownEvent, ResultRejected
 from orchestrator.core.model import Ending, Mode, TaskId
@@ -130,8 +132,9 @@ class Dispatches:
         permission = Permission()
         await self._take_turn(start)
         try:
-            errand = await self._errand(start)
-            has_room = await self._outside.executor.prepare(errand.work)
+            errand, has_room = await patiently(
+                lambda: self._prepare(start), partial(self._say_starved, start.task_id)
+            )
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
             _raise_if_of_the_house(problem)
             self._send.send_nowait(Unready(start, problem))
@@ -160,13 +163,14 @@ class Dispatches:
     async def _tidy(self, worktree: str, branch: str) -> None:
         try:
             kept = await self._outside.workspace.remove_if_safe(worktree, branch)
-        except (OSError, OrchestratorError) as problem:
-            kept = str(problem)
+        except Exception as problem:  # noqa: BLE001 - a worktree that stays harms nobody
+            kept = in_words(problem)
         if kept:
             self._say("a worktree is kept", worktree=worktree, why=kept)
 
-    async def _errand(self, start: StartStage) -> Errand:
-        return await make_errand(
+    async def _prepare(self, start: StartStage) -> tuple[Errand, bool]:
+        """The errand, and whether the host has room for it."""
+        errand = await make_errand(
             self._run.state,
             start,
             workspace=self._outside.workspace,
@@ -176,6 +180,12 @@ class Dispatches:
             mode=Mode.HEADLESS,
             redact=self._outside.redact,
         )
+        return errand, await self._outside.executor.prepare(errand.work)
+
+    def _say_starved(self, task_id: TaskId, problem: Exception, pause_s: float) -> None:
+        self._say(
+            "the machine is short", task=task_id, why=in_words(problem), again_in_s=f"{pause_s:g}"
+        )
 
     async def _follow(self, out: Dispatched, begin: Callable[[Observe], Awaitable[Ending]]) -> None:
         def observe(observation: Observation) -> None:
@@ -184,7 +194,10 @@ class Dispatches:
         ending: Ending | None = None
         try:
             ending = await begin(observe)
-            report = await verify(out, ending, self._outside.workspace)
+            report = await patiently(
+                partial(verify, out, ending, self._outside.workspace),
+                partial(self._say_starved, out.task_id),
+            )
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
             _raise_if_of_the_house(problem)
             report = fault(out, problem, now=self._outside.host.now(), ending=ending)
@@ -221,6 +234,12 @@ def judged(state: RunState, ended: Ended, now: float) -> Sequence[KnownEvent]:
 
 def _raise_if_of_the_house(problem: Exception) -> None:
     """A fault around one task costs that task; one of the machine stops the driver."""
+    if is_starved(problem):
+        raise EnvironmentFault(
+            f"{in_words(problem)}: the machine cannot start processes or threads, for minutes by"
+            " now; raise its limits (`ulimit -u`, TasksMax=), free memory, or lower max_concurrent,"
+            " then run the same command again"
+        ) from problem
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in HOUSE_ERRNOS:

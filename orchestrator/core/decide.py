@@ -26,9 +26,6 @@ LAST_WORDS_CHARS_MAX = 2_000
 EXTENSIONS_MAX = 50
 """Reservations of one attempt that are used up before it counts as a failure: a bound on loops."""
 
-EXTENSIONS_MAX = 50
-"""Reservations of one attempt that are used up before it counts as a failure: a bound on loops."""
-
 
 def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...]:
     """``now``: epoch seconds.  Raises StaleReport where the report answers no open dispatch."""
@@ -60,7 +57,7 @@ def _failed(
             held = TaskHeld(task_id=task.id, reason=reason + _kept(task, report.ending.cause))
             return (_record(lease, report, Outcome.HELD), held)
         case Follow.REPAIR:
-            return _repair(state, task, lease, report)
+            return _repair(state, task, lease, report, now)
         case Follow.ROTATE:
             return _rotate(state, task, lease, report)
         case Follow.AGAIN | Follow.FEWER:
@@ -192,13 +189,16 @@ def _trip_breaker(state: RunState, signature: str, *, ending: int) -> tuple[Know
 
 
 def _repair(
-    state: RunState, task: TaskState, lease: Lease, report: Report
+    state: RunState, task: TaskState, lease: Lease, report: Report, now: float
 ) -> tuple[KnownEvent, ...]:
     if task.infrastructure_retries >= state.settings.infrastructure_retries_max:
         why = f"{task.stage} could not run, {task.infrastructure_retries + 1} times: "
         return _fail(state, task, lease, report, why + report.ending.error)
     signature = signature_of(task.stage, report.ending)
-    return _same_attempt(task, lease, report, infrastructure=True, signature=signature)
+    not_before = crashes.repaired_at(state, task, now)
+    return _same_attempt(
+        task, lease, report, not_before=not_before, infrastructure=True, signature=signature
+    )
 
 
 def _again(

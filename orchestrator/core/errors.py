@@ -12,6 +12,15 @@ HOUSE_ERRNOS = frozenset(
 )
 """Trouble of the whole machine, which every other dispatch would meet too."""
 
+STARVED_ERRNOS = frozenset({errno.EAGAIN, errno.ENOMEM})
+STARVED_WORDS = (
+    "Resource temporarily unavailable",
+    "Cannot allocate memory",
+    "can't start new thread",
+    "unable to create thread",
+)
+"""What a machine says that has no process, thread or memory to spare: mostly for a moment."""
+
 _REMEDIES: Mapping[int, str] = {
     errno.ENOSPC: "free some space there",
     errno.EDQUOT: "free some of your quota there",
@@ -34,6 +43,21 @@ def in_full(error: OSError, what: str = "") -> str:
     said = f"{what}: {error.strerror or error}" if what else f"{error.strerror or error}"
     remedy = _REMEDIES.get(error.errno or 0)
     return f"{said}{where}" + (f"; {remedy}, then run the same command again" if remedy else "")
+
+
+def is_starved(problem: BaseException) -> bool:
+    """It is waited out, and spends nothing: the machine had nothing to spare."""
+    if isinstance(problem, OSError):
+        return problem.errno in STARVED_ERRNOS
+    if isinstance(problem, RuntimeError):  # how Python says it of a thread
+        return any(words in str(problem) for words in STARVED_WORDS)
+    return isinstance(problem, Starved | MemoryError)
+
+
+def is_of_the_house(problem: BaseException) -> bool:
+    """Trouble of the machine, and not of one task."""
+    is_named = isinstance(problem, OSError) and problem.errno in HOUSE_ERRNOS
+    return is_named or is_starved(problem)
 
 
 def _text(name: object) -> str:
@@ -78,6 +102,10 @@ class EnvironmentFault(OrchestratorError):
     """The machine cannot run it: a program is missing, a disk is full, a lock is not supported."""
 
     exit_status = ExitStatus.ENVIRONMENT
+
+
+class Starved(EnvironmentFault):
+    """A process or a thread cannot be started for the moment: nothing about the task."""
 
 
 class WorktreeGone(EnvironmentFault):

@@ -19,7 +19,8 @@ class Follow(Enum):
     HOLD = auto()
     """A person has to look."""
     REPAIR = auto()
-    """The same attempt after the reset command, at most ``infrastructure_retries_max`` times."""
+    """The same attempt after a growing delay and the reset command, at most
+    ``infrastructure_retries_max`` times."""
     ROTATE = auto()
     """The same attempt in a fresh session, at most ``rotations_max`` times: then it is spent."""
     AGAIN = auto()

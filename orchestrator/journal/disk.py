@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, Starved
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.read import read_at
 from orchestrator.ports.disk import SyncFailed
@@ -66,8 +66,12 @@ class DiskThread:
     async def run(self, function: Callable[[], T]) -> T:
         """Not interrupted by cancellation; given up after ``DISK_ANSWERS_WITHIN_S``."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="disk", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="disk", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as fault:
+                raise Starved(f"no thread can be started to write the journal: {fault}") from fault
+            self._thread = thread
         call = _Call(function)
         self._calls.put(call)  # type: ignore[arg-type]
         with trio.CancelScope(shield=True, deadline=trio.current_time() + DISK_ANSWERS_WITHIN_S):

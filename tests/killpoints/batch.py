@@ -152,7 +152,7 @@ def new_batch(
     tasks: str = THREE,
     scenario: str = SCENARIO,
     added: Sequence[str] = ("--all",),
-    disk: Callable[[Path], AbstractContextManager[None]] = lambda _: nullcontext(),
+    disk: Callable[[Path], AbstractContextManager[None]] | None = None,
 ) -> Iterator[Batch]:
     """``disk``: mounted where the runs are kept, for as long as the batch lives."""
     path.mkdir(parents=True)
@@ -160,8 +160,10 @@ def new_batch(
     home = make_home(path, tasks=tasks, scenario=scenario)
     runs = path / "home" / "Development" / "runs"
     runs.mkdir(parents=True)
-    with disk(runs):
+    with disk(runs) if disk is not None else nullcontext():
         home.json("--run", RUN, "init-run", "--lane", "micro", "--max-concurrent", str(LIMIT))
+        if disk is not None:  # a small one, on which nothing would be started otherwise
+            home.json("--run", RUN, "set", "disk_free_min_mb", "0")
         home.json("--run", RUN, "add-task", *added)
         batch = Batch(path)
         try:

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from drivers.headless.outside import Invocation
-from orchestrator.core.errors import ExitStatus
+from orchestrator.core.errors import EnvironmentFault, ExitStatus
 from orchestrator.core.events import (
     ChildAdopted,
     ChildStarted,
@@ -84,6 +84,41 @@ async def test_children_of_a_model_start_one_after_the_other(
     models = [ts for stage, ts in starts if not stage.is_deterministic]
     gaps = [later - earlier for earlier, later in pairwise(models)]
     assert min(gaps) >= 0.999
+
+
+async def test_a_machine_that_is_short_for_a_moment_costs_nothing(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Before a start and after an end: nothing is given up, and nothing is done twice."""
+
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if stage in {Stage.INTAKE, Stage.IMPLEMENT}:
+            w.starved_until = trio.current_time() + 20
+        return success(stage)
+
+    world = world_of(script)
+    await make_run(world, [task("a"), task("b")])
+    end = await drive_once(world)
+    state = replay(await entries_of(world))
+    assert (end.exit_status, state.status) == (0, RunStatus.COMPLETED)
+    assert state.audit.dispatched == state.audit.recorded == 2 * 6
+
+
+async def test_a_machine_that_stays_short_ends_the_driver_and_no_task(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    world = world_of(all_succeed)
+    world.starved_until = trio.current_time() + 3600
+    await make_run(world, [task("a")])
+    began = trio.current_time()
+    with pytest.raises(ExceptionGroup) as ended:
+        await drive_once(world)
+    assert ended.group_contains(EnvironmentFault, match="ulimit -u")
+    assert trio.current_time() - began > 120
+    state = replay(await entries_of(world))
+    assert state.tasks[TaskId("a")].status is TaskStatus.RUNNING
+    world.starved_until = 0.0
+    assert (await drive_once(world)).exit_status == 0
 
 
 async def test_tests_that_fail_send_implement_back_with_what_failed(

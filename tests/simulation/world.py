@@ -82,6 +82,8 @@ class World:
     account: SharedAccount = field(default_factory=SharedAccount)
     children: dict[str, Child] = field(default_factory=dict)
     trees: dict[str, int] = field(default_factory=dict)
+    starved_until: float = 0.0
+    """On trio's clock: until then no thread and no process can be started for a worktree."""
     starts: dict[str, int] = field(default_factory=dict)
     running_max: int = 0
     pids: int = 1000
@@ -160,6 +162,8 @@ class SimWorkspace:
 
     async def tree(self, worktree: str) -> str:
         await trio.sleep(0.015)
+        if trio.current_time() < self._world.starved_until:
+            raise RuntimeError("can't start new thread")
         return f"tree-{self._world.trees.get(worktree, 0)}"
 
     async def checkpoint(

@@ -197,9 +197,10 @@ def test_review_sends_back_twice_at_most() -> None:
 
 def test_infrastructure_is_tried_again_after_the_reset_and_twice_at_most() -> None:
     run = Run(task("a"))
-    for _ in range(2):
+    for delay_s in (10, 40):  # what is broken for a moment does not use up both
         retry = retry_of(run.end(failing(Cause.INFRASTRUCTURE, "no network")))
         assert (retry.spends_attempt, retry.run_reset, retry.attempt) == (False, True, 1)
+        assert delay_s <= (retry.not_before or 0) - NOW <= 2 * delay_s
     run.end(failing(Cause.INFRASTRUCTURE, "no network"))
     assert run.state.tasks[A].status is TaskStatus.FAILED
 

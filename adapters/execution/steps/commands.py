@@ -15,6 +15,7 @@ from typing import NamedTuple
 from adapters.execution.lines import LineSplitter
 from adapters.execution.steps.result import OUTPUT_BYTES_MAX, TAIL_BYTES_MAX, Printer
 from adapters.execution.telling import telling_line
+from orchestrator.core.errors import is_starved
 
 READ_BYTES = 64 * 1024
 LINE_BYTES_MAX = 64 * 1024
@@ -84,6 +85,8 @@ class Commands:
                 process_group=0,
             )
         except OSError as error:
+            if is_starved(error):  # for the moment: the command is not judged by it
+                raise
             status = 127 if isinstance(error, FileNotFoundError) else 126
             finished = Finished(status, f"{argv[0]}: {error.strerror}", 0.0)
         else:

@@ -114,8 +114,9 @@ def _answered(result: Mapping[str, Any], tail: str, ended: ChildExit) -> Ending:
     except ValueError:
         cause = Cause.INFRASTRUCTURE
     evidence = result.get("evidence")
+    failed = ResultStatus.INTERRUPTED if cause is Cause.CRASH else ResultStatus.FAILURE
     return Ending(
-        status=ResultStatus.SUCCESS if succeeded else ResultStatus.FAILURE,
+        status=ResultStatus.SUCCESS if succeeded else failed,
         cause=cause,
         error="" if succeeded else str(result.get("error") or "it failed and did not say why"),
         structured_output=result.get("output"),

@@ -13,7 +13,7 @@ from adapters.execution.steps.commands import Commands
 from adapters.execution.steps.environment import for_commands
 from adapters.execution.steps.inputs import Inputs
 from adapters.execution.steps.result import Printer, Result, failure
-from orchestrator.core.errors import OrchestratorError, Usage, WorktreeGone
+from orchestrator.core.errors import OrchestratorError, Usage, WorktreeGone, is_starved
 
 
 def main(text: bytes, environ: Mapping[str, str]) -> int:
@@ -29,13 +29,23 @@ def main(text: bytes, environ: Mapping[str, str]) -> int:
         result = failure("misconfigured", str(error))
     except WorktreeGone as error:
         result = failure("worktree_gone", str(error))
-    except OrchestratorError as error:
-        result = failure("infrastructure", str(error))
-    except OSError as error:
-        where = f" ({error.filename})" if error.filename else ""
-        result = failure("infrastructure", f"{error.strerror or error}{where}")
+    except (OrchestratorError, OSError, RuntimeError, MemoryError) as error:
+        result = _met(error)
     printer.result(result)
     return 1 if result.cause else 0
+
+
+def _met(problem: Exception) -> Result:
+    """Trouble around the stage; where the machine was short for a moment, it has only died."""
+    said = str(problem)
+    if isinstance(problem, OSError):
+        where = f" ({problem.filename})" if problem.filename else ""
+        said = f"{problem.strerror or problem}{where}"
+    if is_starved(problem):
+        return failure("crash", said or "the machine is out of memory")
+    if not isinstance(problem, OrchestratorError | OSError):
+        raise problem
+    return failure("infrastructure", said)
 
 
 def run_stage(inputs: Inputs, printer: Printer, commands: Commands) -> Result:

@@ -22,6 +22,7 @@ Cause = Literal[
     "worktree_gone",
     "infrastructure",
     "misconfigured",
+    "crash",
 ]
 CAUSES: tuple[Cause, ...] = (
     "tests_failed",
@@ -31,6 +32,7 @@ CAUSES: tuple[Cause, ...] = (
     "worktree_gone",
     "infrastructure",
     "misconfigured",
+    "crash",
 )
 
 

@@ -61,7 +61,7 @@ def dispatched(task: str, lane: str = "engine:none") -> StageDispatched:
         content_hash="0" * 64,
         lane=lane,
         host=HOST,
-        timeout_s=60.0,
+        timeout_s=3600.0,
         branch="b",
         worktree="w",
     )

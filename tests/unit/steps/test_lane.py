@@ -1,6 +1,8 @@
 """What the steps' program says, and what its silence means."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from adapters.execution.lanes import Lane
 from adapters.execution.steps import result
-from adapters.execution.steps.lane import LINE_BYTES_MAX, StepsLane, StepsReader
+from adapters.execution.steps.lane import LINE_BYTES_MAX, PROGRAM, StepsLane, StepsReader
 from orchestrator.core.model import (
     Cause,
     ChildExit,
@@ -114,6 +116,26 @@ def test_without_a_result_line_the_exit_says_why(
     assert said in ending.error
     assert ending.raw_output == "test_x hangs\n"
     assert ending.exit == exit_
+
+
+def test_a_machine_that_is_short_is_no_verdict(tmp_path: Path) -> None:
+    """git is started, and cannot start what it needs."""
+    says = "fatal: unable to create threaded lstat: Resource temporarily unavailable"
+    short = tmp_path / "git"
+    short.write_text(f"#!/bin/sh\necho '{says}' >&2; exit 128\n")
+    short.chmod(0o755)
+    inputs = {"stage": "test", "root": str(tmp_path), "worktree": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(PROGRAM)],
+        input=json.dumps(inputs),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    ending = conclude(lines, ChildExit(code=done.returncode))
+    assert (ending.status, ending.cause) == (ResultStatus.INTERRUPTED, Cause.CRASH)
+    assert "Resource temporarily unavailable" in ending.error
 
 
 def test_a_torn_result_is_none() -> None:
