@@ -1,5 +1,6 @@
 """Look at a run while others work on it: its state, kept up to date.  Writes nothing."""
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,13 @@ def onlooker(store: RunStore) -> Iterator[Onlooker]:
 
 
 def moments() -> Iterator[float]:
-    """Now, and again and again, a little later each time."""
+    """Now, and again and again, a little later each time, until Ctrl-C ends the process.
+
+    At once, by the kernel: nothing is half done here, and an exception could be lost in whatever
+    code it interrupts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored by a shell
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
         yield time.time()
         time.sleep(LOOK_EVERY_S)
