@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.journal.store import RunStore
+from orchestrator.views.moments import duration
 from orchestrator.views.money import cost
-from orchestrator.views.text import duration
 
 GIT_TIMEOUT_S = 30
 Command = Callable[..., str]

@@ -18,7 +18,8 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.model import Stage, TaskStatus
 from orchestrator.core.state import RunState, TaskState
-from orchestrator.views.text import cut, duration
+from orchestrator.views.moments import duration
+from orchestrator.views.text import cut
 from orchestrator.views.timeline import activity, activity_line
 
 _TOO_MUCH = (StageDispatched, TaskAdded)

@@ -8,7 +8,8 @@ from drivers.cli.parser import NotBuilt
 from orchestrator.core import steer
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.words import in_words
-from orchestrator.views.status import clock, run_reason
+from orchestrator.views.moments import clock
+from orchestrator.views.status import run_reason
 
 if TYPE_CHECKING:
     from orchestrator.core.model import WorkItem

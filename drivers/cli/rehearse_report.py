@@ -17,9 +17,10 @@ from orchestrator.core.state import RunState
 from orchestrator.journal.read import read_entries
 from orchestrator.journal.store import RunStore
 from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.moments import duration
 from orchestrator.views.money import cost
 from orchestrator.views.status import EventsAudit, LaneAudit, events_audit, lane_audit
-from orchestrator.views.text import cut, duration
+from orchestrator.views.text import cut
 
 EXAMPLE_CHARS_MAX = 90
 AS_USUAL = frozenset(

@@ -19,8 +19,9 @@ from orchestrator.core.state import RunState
 from orchestrator.journal.store import RunStore
 from orchestrator.views.advice import to_go_on
 from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.moments import told_at
 from orchestrator.views.text import advice_lines, driver_words
-from orchestrator.views.timeline import activity as happening, activity_line, told_at
+from orchestrator.views.timeline import activity as happening, activity_line
 
 HELP = """Follow a run.  On a terminal: its status, kept up to date until the run has ended.
 Elsewhere a line for each thing that happens, until the run has ended or nobody drives it any

@@ -25,7 +25,7 @@ from orchestrator.core.events import (
     TaskRevived,
 )
 from orchestrator.core.state import RunState
-from orchestrator.views.status import clock
+from orchestrator.views.moments import clock
 
 Project = Callable[[RunState, Entry], None]
 """Writes what an event adds to the files derived from the journal.  Raises OSError."""

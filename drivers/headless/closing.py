@@ -16,7 +16,7 @@ from orchestrator.core.errors import ExitStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
-from orchestrator.views.status import clock
+from orchestrator.views.moments import clock
 
 _AT_ONCE = frozenset({signal.SIGTERM, signal.SIGHUP})
 

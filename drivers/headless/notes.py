@@ -6,13 +6,11 @@ windows are told again by the next stream.
 
 from collections.abc import Collection
 
-from msgspec import structs
-
 from drivers.headless.messages import Observed
 from orchestrator.core.events import ChildStarted, KnownEvent, WindowObserved
 from orchestrator.core.standing import is_news
 from orchestrator.core.state import RunState
-from orchestrator.core.windows import is_closed
+from orchestrator.core.windows import heard, is_closed
 from orchestrator.ports.execution import Started, WindowsSeen
 
 
@@ -40,7 +38,7 @@ class Notes:
                 self._notes.append(started)
             case WindowsSeen(windows=windows, at=at):
                 seen_at = now if at is None else at
-                dated = (structs.replace(window, observed_at=seen_at) for window in windows)
+                dated = (heard(window, seen_at) for window in windows)
                 new = tuple(w for w in dated if is_news(w, state.windows.get(w.name)))
                 if new:
                     self._notes.append(WindowObserved(windows=new, account=self._account))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from orchestrator.core.words import in_words
-from orchestrator.views.text import duration
+from orchestrator.views.moments import duration
 from orchestrator.views.timeline import line
 
 Values = Mapping[str, str]

@@ -12,7 +12,7 @@ from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.remainder import raised_usd, to_finish
 from orchestrator.core.state import RunState, TaskState
-from orchestrator.views.status import clock
+from orchestrator.views.moments import clock
 
 NAMED_MAX = 3
 

@@ -12,6 +12,7 @@ from orchestrator.core.events import (
 from orchestrator.core.rates import observe
 from orchestrator.core.standing import WINDOWS_MAX
 from orchestrator.core.state import RunState
+from orchestrator.core.windows import heard, until
 
 
 def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> None:
@@ -20,7 +21,7 @@ def cooldown_started(state: RunState, event: CooldownStarted, entry: Entry) -> N
     at = entry.ts if event.at is None else event.at
     is_probe = state.cooldown_until is None or at >= state.cooldown_until
     state.probes = state.probes + is_probe if event.probes is None else event.probes
-    state.cooldown_until = event.until
+    state.cooldown_until = until(event.until, at=max(at, entry.ts), settings=state.settings)
     state.cooldown_reason = event.reason
     state.canary = "account"
     state.limit_said_at = at
@@ -42,8 +43,8 @@ def window_observed(state: RunState, event: WindowObserved, entry: Entry) -> Non
         held = state.windows.get(window.name)
         if held is not None and 0.0 < window.observed_at < held.observed_at:
             continue
-        state.windows[window.name] = window
-        observe(state, window)
+        kept = state.windows[window.name] = heard(window, entry.ts)
+        observe(state, kept)
     while len(state.windows) > WINDOWS_MAX:
         oldest = min(state.windows.values(), key=lambda known: known.observed_at)
         del state.windows[oldest.name]

@@ -26,6 +26,7 @@ from orchestrator.core.transitions import (
     sum_reserved,
     task_of,
 )
+from orchestrator.core.windows import until
 
 
 def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> None:
@@ -204,7 +205,11 @@ def retry_scheduled(state: RunState, event: RetryScheduled, entry: Entry) -> Non
     moved = left or event.attempt != task.attempt
     task.stage, task.attempt = event.stage, event.attempt
     task.attempts[event.stage] = event.attempt
-    task.not_before = event.not_before
+    task.not_before = (
+        None
+        if event.not_before is None
+        else until(event.not_before, at=entry.ts, settings=state.settings)
+    )
     task.run_reset = event.run_reset
     task.infrastructure_retries += event.infrastructure
     task.send_backs += event.send_back

@@ -11,7 +11,7 @@ from orchestrator.core.events import CooldownEnded, CooldownStarted, KnownEvent,
 from orchestrator.core.model import Ending, Window
 from orchestrator.core.standing import is_news
 from orchestrator.core.state import Lease, RunState, TaskState
-from orchestrator.core.windows import ends_at, model_in
+from orchestrator.core.windows import believed, ends_at, heard, model_in
 
 PROBES_DOUBLED_MAX = 4
 OUTAGE_DELAY_S_MAX = 1800.0
@@ -26,10 +26,10 @@ def met(
 
     A limit of one model stops that model alone.
     """
-    rejected = _rejected(ending, now)
+    said_at = min(ending.ended_at or now, now)
+    rejected = _rejected(ending, said_at, now)
     windows = [w for w in rejected if is_news(w, state.windows.get(w.name))]
     seen = [WindowObserved(windows=tuple(windows), account=state.account)] if windows else []
-    said_at = min(ending.ended_at or now, now)
     if state.cooldown_until is None and 0 < said_at <= state.limit_said_at:
         return None, seen  # it is open again since then
     is_of_a_model = bool(rejected) and all(model_in(window.name) for window in rejected)
@@ -38,7 +38,7 @@ def met(
         return until, seen
     if state.cooldown_until is not None and until <= state.cooldown_until:
         return until, seen
-    is_dated = ending.resets_at is not None and ending.resets_at > now
+    is_dated = (believed(ending.resets_at, at=now) or 0.0) > now
     is_probe = state.cooldown_until is None or said_at >= state.cooldown_until
     cooldown = CooldownStarted(
         until=until,
@@ -53,7 +53,7 @@ def _until(
     state: RunState, task: TaskState, ending: Ending, said_at: float, now: float
 ) -> float | None:
     """None: it is over by now."""
-    settings, resets_at = state.settings, ending.resets_at
+    settings, resets_at = state.settings, believed(ending.resets_at, at=now)
     if resets_at is not None and resets_at > now:
         return resets_at + settings.limit_jitter_s * spread(f"{state.run_id}/{task.slug}")
     if resets_at is not None and said_at < resets_at:
@@ -95,5 +95,6 @@ def spread(name: str) -> float:
     return (zlib.crc32(name.encode()) % 1000) / 1000.0
 
 
-def _rejected(ending: Ending, now: float) -> list[Window]:
-    return [w for w in ending.windows if w.status == "rejected" and ends_at(w) > now]
+def _rejected(ending: Ending, said_at: float, now: float) -> list[Window]:
+    told = (heard(window, said_at) for window in ending.windows if window.status == "rejected")
+    return [window for window in told if ends_at(window) > now]

@@ -7,14 +7,22 @@ starts until the reset.  A window of one model bars that model's stages alone.
 
 import re
 
+import msgspec
+
 from orchestrator.core.bar import Bar
 from orchestrator.core.model import Window
 from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
 
 _OF_A_MODEL = re.compile(r"(?:five_hour|seven_day)_(?P<model>\w+)")
-FIVE_HOURS_S = 5 * 3600.0
-SEVEN_DAYS_S = 7 * 24 * 3600.0
+LASTS_S = (("five_hour", 5 * 3600.0), ("seven_day", 7 * 24 * 3600.0))
+"""By the beginning of a window's name: how long it is believed, where its reset was not said."""
+UNKNOWN_LASTS_S = 3600.0
+"""A window of any other name: so long, and then the next call tells anew."""
+REFUSED_LASTS_S = 600.0
+"""A rejection that named no reset: after it the account's cooldown says when it is asked again."""
+RESET_AHEAD_S_MAX = 40 * 24 * 3600.0
+"""No window is longer than a month: a limit that is said to end later was misread, or misspelt."""
 
 
 def limit_at(share: float, max_concurrent: int, settings: Settings) -> int:
@@ -39,12 +47,35 @@ def model_in(name: str) -> str:
     return found["model"] if found else ""
 
 
+def believed(resets_at: float | None, *, at: float) -> float | None:
+    """``at``: when it was said.  None: it was not said when, or that cannot be."""
+    if resets_at is None or not 0.0 < resets_at <= at + RESET_AHEAD_S_MAX:
+        return None
+    return resets_at
+
+
+def heard(window: Window, at: float) -> Window:
+    """A window as it is kept: dated, and without a reset that cannot be."""
+    seen_at = window.observed_at or at
+    return msgspec.structs.replace(
+        window, observed_at=seen_at, resets_at=believed(window.resets_at, at=seen_at)
+    )
+
+
+def until(moment: float, *, at: float, settings: Settings) -> float:
+    """To when something waits that was told, at ``at``, to wait for ``moment``."""
+    is_meant = moment <= at + RESET_AHEAD_S_MAX + settings.limit_jitter_s
+    return moment if is_meant else at + settings.limit_delay_s
+
+
 def ends_at(window: Window) -> float:
-    """Its reset.  Where none was said, the longest that it can last."""
+    """Its reset.  Where none was said, as long after it was seen as one of its name may last."""
     if window.resets_at is not None:
         return window.resets_at
-    is_short = window.name.startswith("five_hour")
-    return window.observed_at + (FIVE_HOURS_S if is_short else SEVEN_DAYS_S)
+    if window.status == "rejected":
+        return window.observed_at + REFUSED_LASTS_S
+    lasts_s = next((s for name, s in LASTS_S if window.name.startswith(name)), UNKNOWN_LASTS_S)
+    return window.observed_at + lasts_s
 
 
 def is_closed(window: Window, settings: Settings) -> bool:

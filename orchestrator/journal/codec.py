@@ -73,6 +73,8 @@ _decode_events = msgspec.json.Decoder(KnownEvent).decode_lines
 _decode_version = msgspec.json.Decoder(_Version).decode
 _KNOWN_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(KnownEvent))
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # UTC, said by the Z
+_FIRST_S = (datetime.min - _EPOCH).total_seconds()  # noqa: DTZ901
+_LAST_S = (datetime(9999, 12, 31) - _EPOCH).total_seconds()  # noqa: DTZ001
 
 
 def encode_commit(
@@ -166,7 +168,9 @@ def _line(envelope: _Envelope, event: Event) -> Line:
 
 
 def timestamp(ts: float) -> str:
-    """Epoch seconds as the journal writes them: UTC, microseconds, ``Z``."""
+    """Epoch seconds as the journal writes them: UTC, microseconds, ``Z``.  What is out of the
+    calendar's reach is put to its end."""
+    ts = min(max(ts, _FIRST_S), _LAST_S) if ts == ts else 0.0
     moment = _EPOCH + timedelta(microseconds=round(ts * 1_000_000))
     return moment.isoformat(timespec="microseconds") + "Z"
 

@@ -11,7 +11,8 @@ from dataclasses import fields
 import msgspec
 
 from orchestrator.views.cost_books import NANOS, CostBooks, Key, Sums, Waste
-from orchestrator.views.text import cut, duration
+from orchestrator.views.moments import duration
+from orchestrator.views.text import cut
 
 VERSION = 1
 BY = Key._fields

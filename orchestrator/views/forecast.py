@@ -8,8 +8,8 @@ import msgspec
 from orchestrator.core.forecast import Change, Futures
 from orchestrator.core.model import RunStatus, Stage, TaskId
 from orchestrator.core.state import RunState
-from orchestrator.views.outlook import Score, Spread, moment, score, score_lines, spread
-from orchestrator.views.text import duration
+from orchestrator.views.moments import duration, moment
+from orchestrator.views.outlook import Score, Spread, score, score_lines, spread
 
 VERSION = 1
 UNFIT_SHARE_MIN = 0.05

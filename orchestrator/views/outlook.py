@@ -3,11 +3,10 @@
 From events alone: nothing is foreseen here, so that looking stays quick.
 """
 
-from datetime import datetime
-
 import msgspec
 
 from orchestrator.core.events import ForecastMade
+from orchestrator.views.moments import moment
 
 CLOSE_ENOUGH = 0.01
 """Of the cost."""
@@ -98,11 +97,6 @@ def score_lines(score: Score) -> list[str]:
         f"cost       {score.cost_usd:.2f} USD; foreseen {money.p50:.2f}"
         f" ({money.p10:.2f} to {money.p90:.2f}): {_held(score.cost_held)}",
     ]
-
-
-def moment(at: float) -> str:
-    """Local time, to the minute."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%a %H:%M")
 
 
 def _held(held: bool) -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from orchestrator.views.cost_books import Waste
-from orchestrator.views.outlook import moment, score_lines
+from orchestrator.views.moments import duration, moment
+from orchestrator.views.outlook import score_lines
 from orchestrator.views.retrospective import Retrospective, TaskTime
-from orchestrator.views.text import cut, duration
+from orchestrator.views.text import cut
 
 FAILED_SHOWN_MAX = 20
 PATH_SHOWN_MAX = 12

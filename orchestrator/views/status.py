@@ -5,7 +5,6 @@ audits say clean only where every dispatch and every call is accounted for.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 
 import msgspec
 
@@ -24,6 +23,7 @@ from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.core.windows import fullest
 from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.moments import clock
 from orchestrator.views.money import Cost, UsedUp, budget_used_up, cost, rounded_usd
 from orchestrator.views.outlook import Outlook, outlook
 
@@ -238,11 +238,6 @@ def events_audit(
         results_rejected=audit.results_rejected,
         attempts_spent=audit.attempts_spent,
     )
-
-
-def clock(at: float) -> str:
-    """A moment as a person reads it here: local time, with the day where it is not today's."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _is_in_live_hands(

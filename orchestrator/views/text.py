@@ -10,9 +10,10 @@ from orchestrator.core.model import RunStatus, TaskStatus
 from orchestrator.core.words import in_words
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
+from orchestrator.views.moments import clock, duration
 from orchestrator.views.money import Cost
 from orchestrator.views.outlook import in_one_line
-from orchestrator.views.status import EventsAudit, Status, TaskRow, WindowRow, clock
+from orchestrator.views.status import EventsAudit, Status, TaskRow, WindowRow
 
 WIDTH = 100
 TASKS_SHOWN_MAX = 200
@@ -132,16 +133,6 @@ def driver_words(driver: DriverStatus) -> str:
             if driver.exit_signal:
                 return f"{who}ended by {driver.exit_signal}"
             return f"{who}ended: {without_commands(driver.exit_reason or '')}"
-
-
-def duration(seconds: float) -> str:
-    """``8 s``, ``3 min``, ``2 h 05``."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60:02d}"
 
 
 def cut(text: str, width: int) -> str:

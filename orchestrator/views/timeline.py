@@ -5,7 +5,6 @@ cut to one short line.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -49,8 +48,8 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.model import Outcome, TaskId
 from orchestrator.core.words import in_words
-from orchestrator.views.status import clock
-from orchestrator.views.text import cut, duration
+from orchestrator.views.moments import clock, duration, told_at
+from orchestrator.views.text import cut
 
 TEXT_WIDTH = 140
 
@@ -83,10 +82,6 @@ def activity_line(row: Activity) -> str:
 
 def line(at: float, task_id: str | None, text: str) -> str:
     return f"{told_at(at)}  {task_id or '-':<12}  {text}"
-
-
-def told_at(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
 
 
 def _type(event: Event) -> str:

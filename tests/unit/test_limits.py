@@ -3,17 +3,29 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from orchestrator.core.capacity import Capacity
+from orchestrator.core.capacity import Capacity, capacity
+from orchestrator.core.decide import decide
 from orchestrator.core.events import (
     CooldownEnded,
     CooldownStarted,
     KnownEvent,
+    RetryScheduled,
     RunPaused,
     WindowObserved,
 )
 from orchestrator.core.limits import answered, spread
-from orchestrator.core.model import CallCost, Cause, Ending, ResultStatus, Stage, TaskId, Window
+from orchestrator.core.model import (
+    CallCost,
+    Cause,
+    Ending,
+    Report,
+    ResultStatus,
+    Stage,
+    TaskId,
+    Window,
+)
 from orchestrator.core.plan import Plan, plan
 from orchestrator.core.settings import Settings
 from orchestrator.core.standing import Limit, Standing, merged, news, standing_of
@@ -124,7 +136,8 @@ def test_a_limit_of_one_model_stops_no_other() -> None:
     run.succeed_until(Stage.IMPLEMENT, B)
     events = run.end(failing(Cause.LIMIT, resets_at=NOW + 500, windows=(opus,)))
     assert not any(isinstance(event, CooldownStarted) for event in events)
-    assert [e.windows for e in events if isinstance(e, WindowObserved)] == [(opus,)]
+    dated = msgspec.structs.replace(opus, observed_at=NOW)
+    assert [e.windows for e in events if isinstance(e, WindowObserved)] == [(dated,)]
     assert [start.task_id for start in due(run).starts] == ["b"]
 
 
@@ -263,3 +276,37 @@ def test_what_is_not_known_fits() -> None:
     run = at_scope("a", "b")
     seen(run, 0.85)
     assert len(due(run).starts) == 2
+
+
+# -- a moment that cannot be meant -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resets_at", [NOW + 41 * 86_400, NOW * 1000, 1e300, -7.0])
+def test_a_limit_until_never_is_asked_again_after_a_delay(resets_at: float) -> None:
+    run = at_scope("a", "b")
+    window = Window(name="five_hour", status="rejected", utilization=1.0, resets_at=resets_at)
+    run.end(failing(Cause.LIMIT, resets_at=resets_at, windows=(window,)))
+    assert run.state.cooldown_until == NOW + run.state.settings.limit_delay_s
+    run.now = NOW + run.state.settings.limit_delay_s
+    room = capacity(run.state, run.now, max_concurrent=3)
+    (canary,) = plan(run.state, now=run.now, capacity=room).starts
+    run.dispatch(canary.task_id)
+    run.end_out(failing(Cause.LIMIT, resets_at=resets_at, windows=(window,)), canary.task_id)
+    assert run.state.cooldown_until == run.now + 2 * run.state.settings.limit_probe_s
+
+
+def test_a_wait_of_an_old_journal_that_never_ends_does() -> None:
+    run = at_scope("a")
+    out = run.dispatch(A)
+    ending = failing(Cause.LIMIT, resets_at=NOW + 500)
+    report = Report(work_item_id=out.work_item_id, content_hash="h", ending=ending)
+    for event in decide(run.state, report, run.now):
+        match event:
+            case RetryScheduled():
+                run.add(msgspec.structs.replace(event, not_before=1e300))
+            case CooldownStarted():
+                run.add(msgspec.structs.replace(event, until=1e300))
+            case _:
+                run.add(event)
+    later = run.now + run.state.settings.limit_delay_s
+    assert (run.state.cooldown_until, run.state.tasks[A].not_before) == (later, later)

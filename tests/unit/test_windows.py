@@ -12,7 +12,7 @@ from orchestrator.core.events import WindowObserved
 from orchestrator.core.model import Pipeline, Stage, TaskId, Window
 from orchestrator.core.plan import plan
 from orchestrator.core.settings import Settings
-from orchestrator.core.windows import bar_of_model, fullest, limit_at, model_in
+from orchestrator.core.windows import bar_of_model, ends_at, fullest, limit_at, model_in
 from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, Run
 
@@ -159,3 +159,46 @@ def test_no_more_tasks_are_taken_in_than_can_stand_in_line() -> None:
         for start in starts:
             run.succeed_until(Stage.IMPLEMENT, start.task_id)
     assert sum(each.stage is Stage.IMPLEMENT for each in run.state.tasks.values()) == 3
+
+
+# -- what cannot be meant --------------------------------------------------------------------------
+
+FAR = [NOW + 41 * 24 * HOUR_S, NOW * 1000, 1e300, -5.0, 0.0]
+
+
+@pytest.mark.parametrize("resets_at", FAR)
+def test_a_reset_that_cannot_be_is_as_none(resets_at: float) -> None:
+    run = run_with(Window(name="five_hour", utilization=0.99, resets_at=resets_at))
+    assert capacity(run.state, run.now, max_concurrent=3).limit == 0
+    assert run.state.windows["five_hour"].resets_at is None
+    assert capacity(run.state, run.now + 5 * HOUR_S, max_concurrent=3).limit == 3
+
+
+def test_a_window_of_a_month_is_believed() -> None:
+    ends_at = NOW + 31 * 24 * HOUR_S
+    run = run_with(Window(name="monthly", utilization=0.99, resets_at=ends_at, observed_at=NOW))
+    found = capacity(run.state, NOW + 30 * 24 * HOUR_S, max_concurrent=3)
+    assert (found.limit, found.wake_at) == (0, ends_at)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "lasts_s"),
+    [
+        ("five_hour", "allowed_warning", 5 * HOUR_S),
+        ("seven_day", "allowed_warning", 7 * 24 * HOUR_S),
+        ("seven_day_overlong_name", "allowed_warning", 7 * 24 * HOUR_S),
+        ("of_a_new_kind", "allowed_warning", HOUR_S),
+        ("seven_day", "rejected", 600.0),
+    ],
+)
+def test_how_long_a_window_without_a_reset_is_believed(
+    name: str, status: str, lasts_s: float
+) -> None:
+    window_ = Window(name=name, utilization=0.95, observed_at=NOW, status=status)
+    assert ends_at(window_) == NOW + lasts_s
+
+
+def test_the_undated_windows_of_the_documentation() -> None:
+    text = (ROOT / "docs" / "limits.md").read_text()
+    for told in ("`five_hour…` 5 hours", "`seven_day…` 7 days", "any other 1 hour"):
+        assert told in text

@@ -19,6 +19,7 @@ from adapters.execution.claude.verdicts import Means
 from adapters.execution.lanes import StartAgain
 from adapters.execution.telling import telling_line
 from orchestrator.core.model import Cause, ChildExit, ResultStatus
+from orchestrator.core.windows import believed
 
 _REFUSED_TO_START = frozenset({1, 2})
 _NOT_RUNNABLE = frozenset({126, 127})
@@ -217,11 +218,12 @@ def _hung(exit_: ChildExit) -> Means:
 
 
 def _resets_at(ended: Ended, result: Result) -> float | None:
-    named = [
-        window.resets_at
+    told = (
+        believed(window.resets_at, at=ended.now)
         for window in ended.seen.windows.values()
-        if window.status == "rejected" and window.resets_at is not None
-    ]
+        if window.status == "rejected"
+    )
+    named = [resets_at for resets_at in told if resets_at is not None]
     return max(named) if named else limits.resets_at(result.said, now=ended.said_at)
 
 

@@ -8,6 +8,8 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from orchestrator.core.windows import RESET_AHEAD_S_MAX, believed
+
 _LIMIT = re.compile(
     r"you've hit your|you've reached your|you're out of (usage credits|extra usage)"
     r"|your org is out of usage|your seat type doesn't include"
@@ -24,7 +26,7 @@ _MONEY = re.compile(
 
 _OF_A_MODEL = re.compile(r"you've (?:hit|reached) your (opus|sonnet|haiku|fable)\b", re.IGNORECASE)
 
-_EPOCH = re.compile(r"limit reached\|(\d{10})(?:\D|$)", re.IGNORECASE)
+_EPOCH = re.compile(r"limit reached\|(\d{10})(?:\d{3})?(?:\D|$)", re.IGNORECASE)
 _RESETS = re.compile(
     r"resets? (?:at )?"
     r"(?:(?P<weekday>mon|tue|wed|thu|fri|sat|sun)[a-z]*,? (?:at )?)?"
@@ -36,7 +38,7 @@ _RESETS = re.compile(
 )
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS_MAX = 40
+_DAYS_MAX = RESET_AHEAD_S_MAX / 86_400
 
 
 def normal(said: str) -> str:
@@ -64,7 +66,7 @@ def resets_at(said: str, *, now: float) -> float | None:
     """The moment that a message names, epoch seconds; ``now`` is when it was written."""
     said = normal(said)
     if epoch := _EPOCH.search(said):
-        return float(epoch[1])
+        return believed(float(epoch[1]), at=now)
     found = _RESETS.search(said)
     if found is None:
         return None

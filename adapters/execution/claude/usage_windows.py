@@ -32,10 +32,10 @@ def is_paid_beyond(info: Mapping[str, Any]) -> bool:
 
 def _window(name: str, info: Mapping[str, Any]) -> Window:
     status = wire.text(info.get("status"), 50) or "allowed"
-    utilization = wire.number(info.get("utilization"))
+    utilization = wire.share(info.get("utilization"))
     if utilization is None and status == "rejected":
         utilization = 1.0
-    resets_at = wire.number(info.get("resetsAt"))
+    resets_at = wire.moment(info.get("resetsAt"))
     return Window(name=name, utilization=utilization, resets_at=resets_at, status=status)
 
 

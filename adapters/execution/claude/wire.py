@@ -13,6 +13,11 @@ import msgspec
 _STARTS_MAX = 8
 """How many places in a line with noise are tried as the start of its object."""
 
+_EPOCH_MS_MIN = 1e12
+"""As milliseconds it is in the year 2001, as seconds in one that nobody means."""
+_SHARE_MAX = 1.1
+"""A window may be used a little beyond its end.  What is more is a percentage."""
+
 _PADDING = b"\x00 \t\r\n"
 
 
@@ -94,6 +99,22 @@ def count(value: Any) -> int:
     """A whole number from 0; 0 for anything else."""
     found = number(value)
     return int(found) if found is not None and 0 < found < 1e15 else 0
+
+
+def moment(value: Any) -> float | None:
+    """Epoch seconds, of seconds or of milliseconds.  Whether it can be meant is not looked at."""
+    found = number(value)
+    if found is None or found <= 0:
+        return None
+    return found if found < _EPOCH_MS_MIN else found / 1000.0
+
+
+def share(value: Any) -> float | None:
+    """0 to a little above 1, of a share or of a percentage; None for what can be neither."""
+    found = number(value)
+    if found is None or not 0 <= found <= 100 * _SHARE_MAX:
+        return None
+    return found if found <= _SHARE_MAX else found / 100.0
 
 
 def one_line(value: str, chars_max: int = 300) -> str:

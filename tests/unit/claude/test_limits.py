@@ -17,6 +17,9 @@ def at(*when: int, zone: str = "UTC") -> float:
     ("said", "moment"),
     [
         ("Claude AI usage limit reached|1749924000", 1749924000.0),
+        ("Claude AI usage limit reached|1749924000000", 1749924000.0),
+        ("Claude AI usage limit reached|9999999999", None),
+        ("Claude AI usage limit reached|99999999999999999999", None),
         ("You've hit your 5-hour limit · resets 5:02pm (UTC)", at(2026, 11, 29, 17, 2)),
         ("You've hit your limit · resets 3:45pm (UTC)", at(2026, 11, 30, 15, 45)),
         (

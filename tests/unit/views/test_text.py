@@ -20,7 +20,8 @@ from orchestrator.core.events import (
 from orchestrator.core.model import Stage, TaskId, Window
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import DriverStatus
-from orchestrator.views.text import TASKS_SHOWN_MAX, driver_line, duration, status_text
+from orchestrator.views.moments import duration
+from orchestrator.views.text import TASKS_SHOWN_MAX, driver_line, status_text
 from orchestrator.views.timeline import TEXTS, activity, activity_line
 from tests.unit.journal.events import NOW, added, dispatched, recorded
 from tests.unit.views.test_status import DEAD, LIVE, run, status, whole_task
