@@ -32,6 +32,7 @@ from orchestrator.core.state import Lease, RunState
 from orchestrator.journal.disk import open_journal
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
+from orchestrator.journal.snapshot import open_run
 from orchestrator.journal.store import RunStore
 
 HEADLESS_LANE = "headless:claude"
@@ -52,7 +53,7 @@ async def connected(store: RunStore) -> AsyncIterator[Connected]:
     watcher = FileWatcher()
     with watcher.watch(store.events_path) as changed:
         journal = open_journal(store.events_path, store.run_id, changes=changed.wait)
-        run = await LiveRun.open(journal)
+        run = await open_run(journal, store)
         name = _account_name(run.state.project)
         with told_of(name, watcher) as account:
             yield Connected(run, journal, _outside(lambda: run.state, store, watcher, account))

@@ -112,12 +112,12 @@ class Context:
         import trio
 
         from orchestrator.journal.disk import open_journal
-        from orchestrator.journal.live import LiveRun
+        from orchestrator.journal.snapshot import open_run
 
         store = self.store()
 
         async def opened() -> T:
-            run = await LiveRun.open(open_journal(store.events_path, store.run_id))
+            run = await open_run(open_journal(store.events_path, store.run_id), store)
             return await act(run, store)
 
         return trio.run(opened)

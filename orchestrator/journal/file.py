@@ -37,6 +37,10 @@ class FileJournal:
         """Up to where it has been read and written: for a snapshot."""
         return self._follower.position
 
+    def go_on_from(self, position: Position) -> bool:
+        """Before anything is read: whether what comes before is, every byte, what it was there."""
+        return self._follower.check_to(position)
+
     async def read_new(self) -> Sequence[Entry]:
         if self._committing:
             return ()  # commit() returns, or passes over, what there is

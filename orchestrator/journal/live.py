@@ -25,8 +25,8 @@ class LiveRun:
         self.state = state
 
     @classmethod
-    async def open(cls, journal: Journal) -> "LiveRun":
-        state: RunState | None = None
+    async def open(cls, journal: Journal, state: RunState | None = None) -> "LiveRun":
+        """``state``: of what ``journal`` has passed over."""
         while entries := await journal.read_new():
             with undisturbed():
                 for entry in entries:

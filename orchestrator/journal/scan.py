@@ -6,6 +6,7 @@ where no other commit follows them, and damage where one does.  A whole line tha
 a JSON object was not torn: what cannot be understood of it is damage, or another format.
 """
 
+import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -59,6 +60,8 @@ class Position(NamedTuple):
     seq: int
     mark: bytes
     """What the file ends with there."""
+    checksum: int
+    """CRC-32 of all that comes before."""
 
 
 class Follower:
@@ -68,6 +71,7 @@ class Follower:
         self._read = read
         self._name = name
         self._mark = b""
+        self._checksum = 0
         self.offset = 0
         """Of the end of the last whole commit."""
         self.line = 0
@@ -76,15 +80,23 @@ class Follower:
 
     @property
     def position(self) -> Position:
-        return Position(self.offset, self.line, self.seq, self._mark)
+        return Position(self.offset, self.line, self.seq, self._mark, self._checksum)
 
     def go_to(self, position: Position) -> bool:
         """Read on from there, if the file is still what it was there; otherwise change nothing."""
         mark = position.mark
         if not mark or self._read(position.offset - len(mark), len(mark)) != mark:
             return False
-        self.offset, self.line, self.seq, self._mark = position
+        self.offset, self.line, self.seq, self._mark, self._checksum = position
         return True
+
+    def check_to(self, position: Position) -> bool:
+        """The same, if the file is what it was everywhere before: reads all of it."""
+        checksum = 0
+        for offset in range(0, position.offset, BATCH_BYTES):
+            size = min(BATCH_BYTES, position.offset - offset)
+            checksum = zlib.crc32(self._read(offset, size), checksum)
+        return checksum == position.checksum and self.go_to(position)
 
     def next_batch(self) -> Batch:
         """The next whole commits, about ``BATCH_BYTES`` of them; none: the end is reached.
@@ -112,6 +124,7 @@ class Follower:
         self.line += entries
         self.seq += entries
         self._mark = (self._mark + data[max(0, used - _MARK_BYTES) : used])[-_MARK_BYTES:]
+        self._checksum = zlib.crc32(memoryview(data)[:used], self._checksum)
 
     def _read_on(self, bytes_max: int) -> bytes:
         mark = self._mark

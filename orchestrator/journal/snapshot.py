@@ -1,24 +1,27 @@
 """The state of a run kept beside its journal, so that looking at it is quick.
 
-Invariant: a snapshot is only an abbreviation.  It is used where the journal still holds,
-at the snapshot's end, the bytes it was made at, and the code that reads it has the
-form of the code that wrote it; otherwise the whole journal is folded, as if it were not there.
+Invariant: a snapshot is only an abbreviation.  It is used where the journal is still the one
+that it was made of, and the code that folds it is the code that wrote it; otherwise the whole
+journal is folded, as if it were not there.  Who only looks compares the end of what it stands
+for; who goes on from it compares every byte.
 """
 
-import dataclasses
+import functools
 import gc
 import os
-import typing
 import zlib
 from pathlib import Path
 
 import msgspec
 
+from orchestrator import core
 from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.model import Record
 from orchestrator.core.state import RunState
+from orchestrator.journal.file import FileJournal
+from orchestrator.journal.live import LiveRun
 from orchestrator.journal.read import following
-from orchestrator.journal.scan import Follower, Position, no_event, require_run
+from orchestrator.journal.scan import Position, no_event, require_run
 from orchestrator.journal.store import RunStore
 
 EVENTS_BETWEEN = 1000
@@ -46,10 +49,9 @@ class Snapshots:
         if position.seq != state.seq:
             return  # others have appended: next time
         self._seq = state.seq
-        snapshot = Snapshot(form=_form(), position=position, state=state)
         beside = self._path.with_name(f".{self._path.name}.new-{os.getpid()}")
         try:
-            beside.write_bytes(msgspec.msgpack.encode(snapshot))
+            beside.write_bytes(encode(state, position))
             beside.replace(self._path)
         except OSError:
             beside.unlink(missing_ok=True)
@@ -62,7 +64,9 @@ def read_state(store: RunStore) -> RunState:
     For a command that looks and ends: the cycle collector is kept from walking the state ever.
     """
     with following(store.events_path) as follower, undisturbed():
-        state = _from_snapshot(store.snapshot_path, follower)
+        snapshot = whole_snapshot(store)
+        is_good = snapshot is not None and follower.go_to(snapshot.position)
+        state = snapshot.state if snapshot is not None and is_good else None
         while entries := follower.next_batch().entries:
             for entry in entries:
                 state = fold(state, entry)
@@ -73,38 +77,44 @@ def read_state(store: RunStore) -> RunState:
     return state
 
 
-def _from_snapshot(path: Path, follower: Follower) -> RunState | None:
+async def open_run(journal: FileJournal, store: RunStore) -> LiveRun:
+    """The run, to go on with it: nothing was read of ``journal`` yet."""
+    snapshot = whole_snapshot(store)
+    if snapshot is None or not journal.go_on_from(snapshot.position):
+        return await LiveRun.open(journal)
+    require_run(str(store.events_path), snapshot.state.run_id, store.run_id)
+    return await LiveRun.open(journal, snapshot.state)
+
+
+def whole_snapshot(store: RunStore) -> Snapshot | None:
+    """None where there is none, or none that this code has written.  Of which journal it is the
+    abbreviation, is not known yet."""
     try:
-        snapshot = _decode(path.read_bytes())
+        snapshot = decode(store.snapshot_path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     if snapshot.form != _form() or snapshot.position.seq != snapshot.state.seq:
         return None
+    return snapshot
+
+
+def encode(state: RunState, position: Position) -> bytes:
+    return msgspec.msgpack.encode(Snapshot(form=_form(), position=position, state=state))
+
+
+def decode(data: bytes) -> Snapshot:
+    with undisturbed():
+        snapshot = msgspec.msgpack.decode(data, type=Snapshot)
     state = snapshot.state
     for lease in state.in_flight.values():
         state.tasks[lease.task_id].lease = lease  # one object, which later events change
-    return state if follower.go_to(snapshot.position) else None
+    return snapshot
 
 
-def _decode(data: bytes) -> Snapshot:
-    return msgspec.msgpack.decode(data, type=Snapshot)
-
-
+@functools.cache
 def _form() -> int:
-    """Of the state: changes with the names and types of its fields, and of theirs."""
-    names: list[str] = []
-    queue: list[object] = [RunState]
-    seen: set[object] = set()
-    while queue:
-        kind = queue.pop()
-        if kind in seen:
-            continue
-        seen.add(kind)
-        queue += typing.get_args(kind)
-        if isinstance(kind, type) and (
-            dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
-        ):
-            hints = typing.get_type_hints(kind)
-            names += [kind.__name__, *hints]
-            queue += hints.values()
-    return zlib.crc32(" ".join(sorted(names)).encode())
+    """Of the code that makes a state of events: changes with any of it."""
+    checksum = 0
+    for path in sorted(Path(core.__file__).parent.glob("*.py")):
+        checksum = zlib.crc32(path.read_bytes(), checksum)
+    return checksum

@@ -9,11 +9,17 @@ from orchestrator.core.errors import JournalDamaged
 from orchestrator.core.events import ChildStarted, KnownEvent
 from orchestrator.core.fold import fold, replay
 from orchestrator.core.model import Outcome, ProcessIdentity, Stage, TaskId
+from orchestrator.core.state import RunState
 from orchestrator.journal.codec import encode_commit
 from orchestrator.journal.disk import open_journal
-from orchestrator.journal.live import LiveRun
 from orchestrator.journal.read import following, read_entries
-from orchestrator.journal.snapshot import EVENTS_BETWEEN, Snapshot, Snapshots, read_state
+from orchestrator.journal.snapshot import (
+    EVENTS_BETWEEN,
+    Snapshot,
+    Snapshots,
+    open_run,
+    read_state,
+)
 from orchestrator.journal.store import RunStore
 from tests.unit.journal.events import NOW, added, created, dispatched, paused, recorded
 
@@ -43,12 +49,24 @@ def append(store: RunStore, events: list[KnownEvent], *, after_seq: int) -> None
         file.write(encode_commit(events, after_seq=after_seq, run_id="r1", now=NOW)[0])
 
 
-def is_used(store: RunStore) -> bool:
-    """Whether the state comes from the snapshot, which is made to tell."""
+TOLD = "from the snapshot"
+
+
+def make_it_tell(store: RunStore) -> None:
+    """So that a state which comes from the snapshot can be told."""
     snapshot = msgspec.msgpack.decode(store.snapshot_path.read_bytes(), type=Snapshot)
-    snapshot.state.driver = "from the snapshot"
+    snapshot.state.driver = TOLD
     store.snapshot_path.write_bytes(msgspec.msgpack.encode(snapshot))
-    return read_state(store).driver == "from the snapshot"
+
+
+def is_used(store: RunStore) -> bool:
+    make_it_tell(store)
+    return read_state(store).driver == TOLD
+
+
+async def opened(store: RunStore) -> RunState:
+    """As a driver has it, and whoever commits."""
+    return (await open_run(open_journal(store.events_path, store.run_id), store)).state
 
 
 def test_it_gives_the_state_of_the_whole_journal(store: RunStore) -> None:
@@ -58,6 +76,30 @@ def test_it_gives_the_state_of_the_whole_journal(store: RunStore) -> None:
     assert state == replay(read_entries(store.events_path))
     assert state.paused is not None
     assert is_used(store)
+
+
+async def test_who_goes_on_from_it_has_the_state_of_the_whole_journal(store: RunStore) -> None:
+    append(store, [paused()], after_seq=17)
+    assert await opened(store) == replay(read_entries(store.events_path))
+    make_it_tell(store)
+    state = await opened(store)
+    assert (state.driver, state.paused is None) == (TOLD, False)
+
+
+async def test_who_goes_on_sees_damage_anywhere(store: RunStore) -> None:
+    """Who only looks is spared reading all of it, and sees what is at its end."""
+    text = store.events_path.read_bytes()
+    for harmed in (text.replace(b"T3", b"T4", 1), text.replace(b'"seq":3,', b'"seq":4,', 1)):
+        store.events_path.write_bytes(harmed)
+        assert is_used(store)
+        if b'"seq":3,' in harmed:
+            assert await opened(store) == replay(read_entries(store.events_path))
+        else:
+            with pytest.raises(JournalDamaged, match="line 3 has number 4"):
+                await opened(store)
+    store.events_path.write_bytes(text)
+    make_it_tell(store)
+    assert (await opened(store)).driver == TOLD
 
 
 def test_what_follows_it_changes_a_lease_wherever_it_is_looked_at(store: RunStore) -> None:
@@ -107,7 +149,7 @@ async def test_a_directory_under_another_name_is_refused(
     with pytest.raises(JournalDamaged, match=r"of run r1, not of copy: .*--run r1"):
         read_state(copy)
     with pytest.raises(JournalDamaged, match="of run r1, not of copy"):
-        await LiveRun.open(open_journal(copy.events_path, copy.run_id))
+        await opened(copy)
 
 
 def test_it_is_due_now_and_then(store: RunStore) -> None:
