@@ -23,7 +23,7 @@ from adapters.workspace.git import GitWorkspace
 from drivers.headless.outside import Outside
 from drivers.settings import Environment
 from drivers.tracebacks import keep_tracebacks
-from drivers.wiring_cli import host_of, slots_of_host
+from drivers.wiring_host import host_of, slots_of_host
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ENGINE_LANE, CallCost, SessionId, Stage, StageResult
 from orchestrator.core.outputs import OUTPUT_SCHEMAS

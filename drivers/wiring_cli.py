@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drivers.settings import Environment
+from drivers.wiring_host import this_host
 
 if TYPE_CHECKING:
-    from adapters.host.local import LocalHost
-    from adapters.host.slots import Slots
     from adapters.workspace.repository import Inspection
     from drivers.at_work import AtWork
     from orchestrator.core.model import HostIdentity, ProcessIdentity, TaskId
-    from orchestrator.core.resources import Resources
     from orchestrator.core.settings import Project
     from orchestrator.core.state import Lease, RunState
     from orchestrator.journal.live import LiveRun
@@ -104,34 +101,6 @@ async def without_driver(
     except Blocked:
         return None
     return ended
-
-
-def this_host() -> "HostIdentity":
-    from adapters.host.local import LocalHost
-
-    return LocalHost().identity()
-
-
-def resources_now(store: "RunStore", state: "RunState") -> "Resources":
-    """What this host has left for children of the run.  Changes nothing."""
-    from orchestrator.core import resources
-
-    return resources.look(host_of(state.project, store, slots_of_host()).resources, state)
-
-
-def host_of(project: "Project", store: "RunStore", slots: "Slots") -> "LocalHost":
-    """This machine, as a run on the project uses it."""
-    from adapters.host.local import LocalHost
-
-    return LocalHost(places=(store.path, Path(project.root, project.git.worktrees)), slots=slots)
-
-
-def slots_of_host() -> "Slots":
-    """The places for children that all drivers of this machine share: a home may be several's."""
-    from adapters.host.slots import Slots
-
-    machine = this_host().machine_id.replace("/", "-")
-    return Slots(Environment.read().state_dir / "host" / "slots" / machine)
 
 
 def process_is_alive(process: "ProcessIdentity", _: "HostIdentity") -> bool:

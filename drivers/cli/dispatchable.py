@@ -4,7 +4,8 @@ import argparse
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
-from drivers.wiring_cli import hear_of_account, resources_now
+from drivers.wiring_cli import hear_of_account
+from drivers.wiring_host import resources_now
 from orchestrator.core.capacity import capacity
 from orchestrator.core.model import TaskId
 from orchestrator.core.plan import plan, ready_tasks
