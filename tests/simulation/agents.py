@@ -9,20 +9,25 @@ import contextlib
 import errno
 import json
 import math
+import os
 import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from adapters.execution.claude.cost import price_of
 from orchestrator.core.model import Stage
 from tests.simulation.machine import Machine, Process
+from tests.simulation.promises import Promise, Violation
 
 MODEL = "claude-sonnet-5"
 PRICE = price_of(MODEL)
 TOKENS_IN = 1000
 HANGS_S = 1e6
+LATE_S = 1.0
+"""Between a result line without its cost and the one that has it."""
 
 OUTPUTS: dict[Stage, dict[str, Any]] = {
     Stage.INTAKE: {"start_commit": "s", "branch": "b", "worktree": "w"},
@@ -49,7 +54,7 @@ class Dispatch:
     is_second: bool
     worktree: str
 
-    @property
+    @cached_property
     def key(self) -> str:
         return f"{self.slug}/{self.stage}/a{self.attempt}/d{self.number}"
 
@@ -121,19 +126,23 @@ class Agents:
         self.sessions: dict[str, Session] = {}
         self.trees: dict[str, int] = {}
         self.lasts_s_max = 20.0
-        self.spawn_fails = False
+        self.spawn_fails_with = 0
+        """An errno that starting any program meets: there is none, or it is not one."""
         self.limit_until = 0.0
         """Wall clock: the account's limit is used up until then; every call meets it."""
 
     def make(self, process: Process, words: dict[str, str]) -> "Child":
-        if self.spawn_fails:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        if self.spawn_fails_with:
+            is_missing = self.spawn_fails_with == errno.ENOENT
+            self.machine.struck["program missing" if is_missing else "exec format error"] += 1
+            raise OSError(self.spawn_fails_with, os.strerror(self.spawn_fails_with))
         dispatch = Dispatch.of(words)
         conduct = self.choose(self.rng, dispatch)
         life = Life(dispatch, conduct, process, self.machine.clock.now, members=[process])
         self.lives.append(life)
         self.by_key.setdefault(dispatch.key, []).append(life)
         self.by_process[process] = life
+        self.machine.struck[f"child {conduct}"] += 1
         kind = StepsChild if dispatch.stage.is_deterministic else ClientChild
         return kind(self, life, words["argv"].split("\0"))
 
@@ -262,10 +271,11 @@ class ClientChild(Child):
             return
         self.session = self.agents.sessions.setdefault(name, Session())
         if any(user.is_alive for user in self.session.users):
-            raise AssertionError(f"two children work in session {name}")
+            raise Violation(Promise.ONCE, f"two children work in session {name}")
         self.session.users = {self.process}
         self.session.calls += 1
         if self.machine.wall() < self.agents.limit_until and self.life.conduct not in _AT_ONCE:
+            self.machine.struck["child of a usage limit storm"] += 1
             self.life.conduct = "limit"
         lasts_s = self.lasts_s()
         if self.life.conduct in _AT_ONCE or self.life.conduct == "limit":
@@ -288,7 +298,8 @@ class ClientChild(Child):
         if self.rng.random() < 0.1:
             lines.append(_WINDOW % (self.rng.uniform(0, 0.6), self.machine.wall() + 3000))
         number = b"%d" % self.session.calls
-        lines.append(_ASSISTANT % (name[:8].encode() + b"-" + number, TOKENS_IN, tokens))
+        said = _ASSISTANT % (name[:8].encode() + b"-" + number, TOKENS_IN, tokens)
+        lines += [said] * (2 if self.life.conduct == "repeats_usage" else 1)
         self.say(*lines)
         if self.life.dispatch.stage is Stage.IMPLEMENT and self.life.conduct != "no_change":
             self.change_tree()
@@ -317,6 +328,11 @@ class ClientChild(Child):
             self._result(is_error=True, subtype="error_max_budget_usd", text="Reached maximum")
         elif conduct == "infeasible":
             self._result(output={"feasible": False, "plan": [], "risks": []})
+        elif conduct == "late_cost":
+            self._say_result(b"", "success", False, "", OUTPUTS[stage])
+            self.after(LATE_S, lambda: self._result(output=OUTPUTS[stage]))
+            self.after(LATE_S, self.end)
+            return
         else:
             self._result(output=OUTPUTS[stage])
         if conduct == "twice":
@@ -362,7 +378,7 @@ class ClientChild(Child):
         self.session.worked += own > 0
         spent = self.session.spent
         total_usd = _usd(spent, self.session.worked)
-        if self.life.conduct == "no_cost":
+        if self.life.conduct in ("no_cost", "repeats_usage"):
             cost = b""
         elif self.life.conduct == "negative_cost":
             cost = b'"total_cost_usd":-1,'
@@ -376,6 +392,11 @@ class ClientChild(Child):
             own_usage = usage % (name, TOKENS_IN * calls, own, _usd(own, calls))
             cost += b',"model_usage_since_last_result":' + own_usage + b","
         self.life.tokens = 0
+        self._say_result(cost, subtype, is_error, text, output)
+
+    def _say_result(
+        self, cost: bytes, subtype: str, is_error: bool, text: str, output: dict[str, Any] | None
+    ) -> None:
         self.say_result(
             b'{"type":"result",%s"subtype":"%s","is_error":%s,"result":%s,"num_turns":2,'
             b'"structured_output":%s}'

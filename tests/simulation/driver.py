@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 
@@ -16,6 +17,7 @@ from adapters.execution.executor import SupervisedExecutor
 from adapters.execution.lanes import Lane
 from adapters.execution.steps.lane import StepsLane
 from adapters.host.slots import Slots
+from drivers.headless.heartbeat import DriverLog, Heart, started
 from drivers.headless.lock import the_only_driver
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd
 from drivers.headless.run_loop import RunLoop
@@ -31,7 +33,7 @@ from orchestrator.journal.store import RunStore
 from tests.fakes.account import SharedAccount
 from tests.simulation.account import VirtualAccount
 from tests.simulation.agents import MODEL, Agents
-from tests.simulation.machine import Killed, Machine, Process, acting_as
+from tests.simulation.machine import PROCESS, Killed, Machine, Process, acting_as
 from tests.simulation.shim import VirtualShim
 from tests.simulation.system import VirtualHost, VirtualPath, VirtualWatcher
 
@@ -57,6 +59,14 @@ class End:
     @property
     def was_killed(self) -> bool:
         return self.run is None and self.fault is None
+
+
+class Beats(Protocol):
+    """Who hears a driver's heart."""
+
+    def written(self, log: bytearray) -> None: ...
+
+    def refused(self) -> None: ...
 
 
 class Programs:
@@ -85,6 +95,7 @@ class Programs:
         invocation: Invocation,
         make_audience: Callable[[RunLoop], Audience],
         signals: trio.MemoryReceiveChannel[int],
+        beats: "Beats",
     ) -> End:
         """One driver's life, as drivers.headless.main leads it."""
 
@@ -94,10 +105,48 @@ class Programs:
                 outside = self._outside(run)
                 audience = _Deferred()
                 loop = RunLoop(run, outside, invocation, audience)
-                audience.to = make_audience(loop)
-                return await loop.drive(signals)
+                heart = self._heart(loop, beats)
+                audience.to, audience.beat = make_audience(loop), heart.changed
+                try:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(heart.run)
+                        end = await loop.drive(signals)
+                        nursery.cancel_scope.cancel()
+                except BaseException as fault:
+                    heart.stop(type(fault).__name__)
+                    raise
+                heart.stop(end.reason)
+                return end
 
         return await self._run_as(process, live)
+
+    def _heart(self, loop: RunLoop, beats: "Beats") -> Heart:
+        """Begun; ``beats`` is told of each beat that was written, and of each that was not."""
+        path, machine, me = self.store.driver_path, self.machine, PROCESS.get()
+
+        def written() -> None:
+            if PROCESS.get(None) is me:
+                beats.written(machine.files[str(path)].data)
+
+        machine.watchers[str(path)] = [*machine.watchers.get(str(path), ())[-3:], written]
+        heart = Heart(
+            DriverLog(path),
+            run_id="sim",
+            look=loop.pulse,
+            now=machine.wall,
+            on_fault=lambda fault: beats.refused(),
+        )
+        host = machine.host()
+        heart.start(
+            started(
+                run_id="sim",
+                now=machine.wall(),
+                host=host,
+                argv=("run-headless",),
+                settings=loop.state.settings,
+            )
+        )
+        return heart
 
     async def command(self, process: Process, act: Callable[[LiveRun, Outside], object]) -> End:
         """A person's command: ``act`` is an async function of the opened run."""
@@ -207,8 +256,10 @@ class _Deferred:
     """An Audience that is known only after its loop."""
 
     to: Audience
+    beat: Callable[[], None]
 
     def changed(self) -> None:
+        self.beat()
         self.to.changed()
 
     def committed(self, state: RunState, entry: Entry) -> None:

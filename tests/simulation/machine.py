@@ -8,6 +8,7 @@ tries is a Killed.
 import errno
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -79,6 +80,8 @@ class Process:
     slowness_s: float = 0.0
     """Added to each call that it makes to the disk in another thread."""
     dies_at_write_of: str = ""
+    wrote: set[str] = field(default_factory=set)
+    """Files."""
     writes_left: int = 0
     """Of the file above: it dies in the last of them."""
     fails_with: int | None = None
@@ -104,6 +107,8 @@ class Machine:
     def __init__(self, rng: random.Random, clock: VirtualClock) -> None:
         self.rng = rng
         self.clock = clock
+        self.struck: Counter[str] = Counter()
+        """How often each fault took effect."""
         self.files: dict[str, File] = {}
         self.watchers: dict[str, list[trio.Event | Callable[[], None]]] = {}
         self.table: dict[int, Process] = {}
@@ -250,10 +255,13 @@ class Machine:
 
     def write_to(self, file: File, path: str, data: bytes, *, may_be_short: bool = True) -> int:
         if self.writes_fail_of and path.endswith(self.writes_fail_of):
+            self.struck["write fails"] += 1
             raise OSError(errno.EIO, "Input/output error", path)
         if self.room is not None:
             if self.room <= 0 or (self.room < len(data) and not may_be_short):
+                self.struck["no space"] += 1
                 raise OSError(errno.ENOSPC, "No space left on device", path)
+            self.struck["short write"] += self.room < len(data)
             data = data[: self.room]
             self.room -= len(data)
         file.data += data
@@ -262,6 +270,7 @@ class Machine:
 
     def sync(self, file: File, path: str) -> None:
         if self.sync_fails_of == "/" or (self.sync_fails_of and path.endswith(self.sync_fails_of)):
+            self.struck["sync fails"] += 1
             raise OSError(errno.EIO, "Input/output error")
         file.sync()
 
@@ -286,17 +295,22 @@ class Machine:
             file = self.files[path]
             if file.synced == len(file.data) and file.is_named and not file.cut:
                 continue
-            unsynced = bytes(file.data[file.synced :]) or file.cut
+            unsynced, was_named = bytes(file.data[file.synced :]) or file.cut, file.is_named
             if not file.is_named and self.rng.random() < 0.5:
-                del self.files[path]  # its directory entry
+                self.struck["directory entry lost"] += 1
+                del self.files[path]
                 continue
-            file.data = file.data[: file.synced] + self._torn(unsynced)
+            kept = self._torn(unsynced)
+            self.struck["name kept, content lost"] += not was_named and kept != unsynced
+            self.struck["un-synced end lost"] += was_named and kept != unsynced
+            file.data = file.data[: file.synced] + kept
             file.sync()
         self.boot()
 
     def _torn(self, unsynced: bytes) -> bytes:
         kept = self.rng.choice((0, len(unsynced), self.rng.randint(0, len(unsynced))))
-        if self.rng.random() < 0.15:  # the length was written, the content was not
+        if self.rng.random() < 0.15:
+            self.struck["length kept, content lost"] += kept > 0
             return bytes(kept)
         return unsynced[:kept]
 

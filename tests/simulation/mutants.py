@@ -10,10 +10,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.execution import places, stems, supervise
+import trio
+
+from adapters.execution import executor, places, stems, supervise
 from adapters.execution.claude import cost
 from adapters.host import processes
-from drivers.headless import dispatches, room, run_loop, take_up
+from drivers.headless import dispatches, heartbeat, room, run_loop, take_up
 from orchestrator.core import (
     allowance,
     budget,
@@ -141,8 +143,10 @@ def _stale_decision() -> Sequence[Patch]:
 def _spawned_before_durable() -> Sequence[Patch]:
     async def dispatch(self: dispatches.Dispatches, start: plan.StartStage) -> None:
         permission = dispatches.Permission()
-        errand = await self._errand(start)
-        await self._outside.executor.prepare(errand.work)
+        errand, has_room = await self._prepare(start)
+        if not has_room:
+            self._send.send_nowait(dispatches.NoRoom(start))
+            return
         self._send.send_nowait(dispatches.Ready(errand, permission))
         ending = await self._outside.executor.run(errand.work, lambda observation: None)
         await permission.given.wait()
@@ -188,6 +192,42 @@ def _limit_without_the_adopted() -> Sequence[Patch]:
     return [
         (run_loop.RunLoop, "_plan_of", change),
         (run_loop.RunLoop, "_recover", attach_change),
+    ]
+
+
+def _adopted_after_starting() -> Sequence[Patch]:
+    def plan_change(original: Any) -> Any:
+        def plan_of(self: run_loop.RunLoop, state: RunState, preparing: Any = ()) -> Any:
+            by = getattr(self, "not_adopted", 0)
+            if not by:
+                return original(self, state, preparing)
+            now = self._outside.host.now()
+            self._capacity = _more(self._room.capacity(state, now), by)
+            return plan.plan(state, now=now, capacity=self._capacity, preparing=preparing)
+
+        return plan_of
+
+    def recover_change(original: Any) -> Any:
+        async def start_and_recover(self: run_loop.RunLoop) -> None:
+            left_open = set(self.state.in_flight)
+            self.not_adopted = len(left_open)
+            self._replan()
+            for start in self._due.starts if left_open else ():
+                self._dispatches.prepare(start)
+            while self._dispatches.preparing:
+                await self._take_in(await self._messages_within(1.0))
+            self.not_adopted = 0
+            for task_id in await run_loop.take_up(
+                self.state, self._outside, self._invocation, self._commit
+            ):
+                if task_id in left_open:
+                    self._dispatches.attach(self.state, task_id)
+
+        return start_and_recover
+
+    return [
+        (run_loop.RunLoop, "_plan_of", plan_change),
+        (run_loop.RunLoop, "_recover", recover_change),
     ]
 
 
@@ -337,6 +377,13 @@ def _session_total_as_cost() -> Sequence[Patch]:
     return [(cost.Meter, "_metered", lambda _: metered)]
 
 
+def _repeated_usage_added() -> Sequence[Patch]:
+    def message(self: cost.Meter, message_id: str, tokens: cost.Tokens, chars: int) -> None:
+        self._close(tokens, chars)
+
+    return [(cost.Meter, "message", lambda _: message)]
+
+
 def _cooldown_forgotten() -> Sequence[Patch]:
     def change(original: Any) -> Any:
         def driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
@@ -389,6 +436,25 @@ def _dependents_left_waiting() -> Sequence[Patch]:
     return [(decide, "doomed_dependents", lambda _: lambda state, task_id: ())]
 
 
+def _beats_with_news_only() -> Sequence[Patch]:
+    async def run(self: heartbeat.Heart) -> None:
+        await trio.sleep_forever()
+
+    return [(heartbeat.Heart, "run", lambda _: run)]
+
+
+def _prompt_tidied_away() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        async def run(self: executor.SupervisedExecutor, work: Any, observe: Any) -> Any:
+            ending = await original(self, work, observe)
+            self._first(work).prompt.unlink(missing_ok=True)
+            return ending
+
+        return run
+
+    return [(executor.SupervisedExecutor, "run", change)]
+
+
 def _running_task_abandoned() -> Sequence[Patch]:
     def change(original: Any) -> Any:
         def abandon(state: RunState, tasks: Sequence[str], *, reason: str, live: Any) -> Any:
@@ -413,6 +479,8 @@ MUTANTS = tuple(
          _permission_on_old_plan),
         ("limit_without_the_adopted", "adopted dispatches take no slot",
          _limit_without_the_adopted),
+        ("adopted_after_starting", "slots are filled before what is open is taken up",
+         _adopted_after_starting),
         ("reservations_ignored", "the budget forgets what is promised", _reservations_ignored),
         ("reservation_kept", "what an ended dispatch had reserved is never given back",
          _reservation_kept),
@@ -436,6 +504,8 @@ MUTANTS = tuple(
         ("limit_spends_an_attempt", "a usage limit counts as a verdict", _limit_spends_an_attempt),
         ("session_total_as_cost", "the session's running total is booked for each call",
          _session_total_as_cost),
+        ("repeated_usage_added", "what a message used is booked with each of its lines",
+         _repeated_usage_added),
         ("cooldown_forgotten", "a restart forgets the cooldown", _cooldown_forgotten),
         ("cooldown_unheeded", "a model is asked while a rejection holds", _cooldown_unheeded),
         ("canaries_in_crowds", "after a limit all start at once", _canaries_in_crowds),
@@ -447,6 +517,9 @@ MUTANTS = tuple(
          _void_entries_taken),
         ("dependents_left_waiting", "what can never start is not blocked",
          _dependents_left_waiting),
+        ("beats_with_news_only", "the heart beats only when something has changed",
+         _beats_with_news_only),
+        ("prompt_tidied_away", "a prompt is deleted once it was answered", _prompt_tidied_away),
         ("running_task_abandoned", "a task at work can be abandoned", _running_task_abandoned),
     )
 )  # fmt: skip

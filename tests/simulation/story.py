@@ -10,6 +10,8 @@ come to its end.
 import errno
 import random
 import signal
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,14 +46,17 @@ from orchestrator.core.state import RunState
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.scan import Follower
 from tests.simulation.agents import Agents, Dispatch
-from tests.simulation.clock import VirtualClock, run_virtually
+from tests.simulation.clock import Deadlock, VirtualClock, run_virtually
 from tests.simulation.driver import JOURNAL, PROJECT, SLOTS, End, Programs
 from tests.simulation.machine import PIDS, Machine, Process, acting_as
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.shim import VirtualShim
 from tests.simulation.system import VirtualPath, installed
-from tests.simulation.witness import Violation, Witness
+from tests.simulation.witness import Pulse, Witness
 
 CUT_SHORT_MAX = 4
+SHARE_OF_30, SHARE_OF_6 = 0.01, 0.09
+"""Of all seeds: the first have 30 tasks, those up to the second 6, the others up to 3."""
 DRIVERS_MAX = 60
 DRIVER_S_MAX = 200_000.0
 DAY_S = 86_400.0
@@ -78,6 +83,7 @@ DISTURBANCES = (
     "no descriptors",
     "no processes",
     "program missing",
+    "exec format error",
     "stranger with an old pid",
     "command",
     "command killed",
@@ -95,6 +101,12 @@ BETWEEN = (
     *("stranger with an old pid", "command"),
 )
 """Disturbances that also strike while no driver lives."""
+AT_ONCE = frozenset(
+    {"suspend", "clock jumps", "another driver of the account", "memory is short", "disk is short"}
+    | {"load", "places are taken"}
+)
+"""Disturbances that take effect as they strike; others are counted where somebody meets them."""
+TAILS = ("torn line at the end", "NUL bytes at the end", "noise at the end")
 HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
 """What holds for a whole seed."""
 
@@ -106,7 +118,8 @@ CONDUCTS: dict[str, tuple[str, ...]] = {
     "any": ("dies", "silent", "hangs", "leaves", "deaf"),
     "client": (
         *("invalid", "work_error", "limit", "outage", "garbage", "twice", "torn"),
-        *("no_cost", "negative_cost", "loses_session", "lingers", "unauthorized"),
+        *("no_cost", "negative_cost", "late_cost", "repeats_usage"),
+        *("loses_session", "lingers", "unauthorized"),
     ),
     Stage.INTAKE: ("infrastructure",),
     Stage.SCOPE: ("infeasible",),
@@ -115,6 +128,19 @@ CONDUCTS: dict[str, tuple[str, ...]] = {
     Stage.DELIVER: ("infrastructure",),
     Stage.REVIEW: ("rejected",),
 }
+_ALL_CONDUCTS = frozenset(name for names in CONDUCTS.values() for name in names)
+FAULTS = (
+    *KILLS,
+    *("kill during recovery", "shim killed", "child killed", "shim and child killed"),
+    *("out of memory", "un-synced end lost", "length kept, content lost", "directory entry lost"),
+    *("name kept, content lost", *TAILS, "short write", "no space", "sync fails", "write fails"),
+    *("sync of 4 s and more", "no descriptors", "no processes", "program missing"),
+    *("exec format error", "stranger with an old pid", "second driver", "command killed"),
+    *sorted(AT_ONCE),
+    *(f"command {name}" for name in COMMANDS),
+    *("child of a usage limit storm", *(f"child {name}" for name in sorted(_ALL_CONDUCTS))),
+)
+"""All that can go wrong, as it is counted where it takes effect."""
 
 
 @dataclass
@@ -125,7 +151,11 @@ class Course:
     journal: bytes
     drivers: int
     dispatches: int
-    faults: list[str]
+    tasks: int
+    took_s: float
+    """Of a processor."""
+    struck: Counter[str]
+    """How often each of FAULTS took effect."""
     hows: list[str]
     """How dispatches were taken up again."""
 
@@ -153,6 +183,8 @@ class Story:
     _reader: Follower | None = None
     _read_at: float = 0.0
     _known: RunState | None = None
+    _kept: bytes = b""
+    """Of the journal, what was durable when last looked at."""
 
     # -- the run ----------------------------------------------------------------------------------
 
@@ -201,7 +233,7 @@ class Story:
         first = self.first_events()
         self.witness.places = first[0].settings.host_children_max  # type: ignore[union-attr]
         self.programs.make_run(first)
-        cut_short = self.rng.randint(0, CUT_SHORT_MAX)
+        cut_short = self.rng.randint(0, CUT_SHORT_MAX + self.tasks // 6)
         while True:
             self.is_calm = self.drivers >= cut_short
             if self.is_calm:
@@ -213,7 +245,9 @@ class Story:
             if self.is_calm and state.finalized is not None:
                 break
             if self.drivers > DRIVERS_MAX:
-                raise Violation(f"{self.drivers} drivers did not bring the run to its end")
+                raise Violation(
+                    Promise.END, f"{self.drivers} drivers did not bring the run to its end"
+                )
             if not end.was_killed or self.is_calm:
                 await self._look_after(state)
             await self._between()
@@ -225,7 +259,7 @@ class Story:
     def _calm_down(self) -> None:
         self.machine.room = None
         self.machine.sync_fails_of = self.machine.writes_fail_of = ""
-        self.agents.spawn_fails = False
+        self.agents.spawn_fails_with = 0
 
     # -- one driver -------------------------------------------------------------------------------
 
@@ -236,8 +270,12 @@ class Story:
         send, signals = trio.open_memory_channel[int](10)
         over = End()
 
-        def make_audience(loop: RunLoop) -> "Audience":
-            return Audience(self.witness, loop, process)
+        pulse = Pulse(self.witness)
+        audiences: list[Audience] = []
+
+        def make_audience(loop: RunLoop) -> Audience:
+            audiences.append(Audience(self.witness, loop, process))
+            return audiences[-1]
 
         async with trio.open_nursery() as nursery:
             if not self.is_calm:
@@ -246,11 +284,31 @@ class Story:
                     nursery.start_soon(self._disturb, process)
             with trio.move_on_after(DRIVER_S_MAX) as patience:
                 invocation = Invocation(wait=self.rng.random() < 0.9)
-                over = await self.programs.drive(process, invocation, make_audience, signals)
+                over = await self.programs.drive(process, invocation, make_audience, signals, pulse)
             nursery.cancel_scope.cancel()
         if patience.cancelled_caught:
-            raise Violation("a driver waits for ever")
+            raise Violation(Promise.END, "a driver waits for ever")
+        pulse.look()
+        self._the_journal_only_grew()
+        for audience in audiences:
+            self.machine.struck["kill during recovery"] += over.was_killed and not audience.works
+            self._is_what_it_knew(audience)
         return over
+
+    def _the_journal_only_grew(self) -> None:
+        data, kept = self.machine.files[JOURNAL].data, self._kept
+        if not data.startswith(kept):
+            raise Violation(Promise.APPEND, f"of {len(kept)} synced bytes not all are there")
+        durable = bytes(data[: self.machine.files[JOURNAL].synced])
+        reader = Follower(lambda at, most: durable[at : at + most], JOURNAL)
+        _rest(reader)
+        self._kept = durable[: reader.offset]
+
+    def _is_what_it_knew(self, audience: "Audience") -> None:
+        """Also by a driver that a kill has ended: until then it lived by its own state."""
+        mine, told = audience.loop.state, self._state()
+        if mine.seq == told.seq and mine != told:
+            raise Violation(Promise.REPLAY, "the journal gives another state than its driver had")
 
     def _plan_the_end(self, process: Process, send: trio.MemorySendChannel[int]) -> None:
         kinds = [kind for kind in KILLS if kind in self.allowed] or ["kill at a step"]
@@ -274,6 +332,7 @@ class Story:
             if not process.is_alive:
                 return
             self.faults.append(kind)
+            self.machine.struck[kind] += 1
             match kind:
                 case "kill at a time":
                     self.machine.end(process, -signal.SIGKILL)
@@ -302,13 +361,15 @@ class Story:
 
     async def _strike(self, kind: str, driver: Process | None) -> None:
         machine, rng = self.machine, self.rng
+        machine.struck[kind] += kind in AT_ONCE
         match kind:
             case "shim killed":
-                self._kill_one([[shim.process] for shim in self.shims])
+                self._kill_one(kind, [[shim.process] for shim in self.shims])
             case "child killed":
-                self._kill_one([[life.process] for life in self.agents.lives])
+                self._kill_one(kind, [[life.process] for life in self.agents.lives])
             case "shim and child killed":
-                self._kill_one([[s.process, s.child] for s in self.shims if s.child is not None])
+                families = [[s.process, s.child] for s in self.shims if s.child is not None]
+                self._kill_one(kind, families)
             case "suspend":
                 machine.wall_offset += 8 * 3600
             case "clock jumps":
@@ -331,15 +392,17 @@ class Story:
                 driver.fails_with = errno.EMFILE if kind == "no descriptors" else errno.EAGAIN
                 await trio.sleep(rng.uniform(0, 3))
                 driver.fails_with = None
-            case "program missing":
-                self.agents.spawn_fails = True
+            case "program missing" | "exec format error":
+                number = errno.ENOENT if kind == "program missing" else errno.ENOEXEC
+                self.agents.spawn_fails_with = number
                 await trio.sleep(rng.uniform(0, 10))
-                self.agents.spawn_fails = False
+                self.agents.spawn_fails_with = 0
             case "stranger with an old pid":
                 dead = [life.process.pid for life in self.agents.lives[-5:]]
                 dead += [shim.process.pid for shim in self.shims[-5:]]
                 for pid in rng.sample(dead, k=len(dead) // 2) + rng.choices(PIDS, k=3):
-                    machine.start_stranger(pid)
+                    stranger = machine.start_stranger(pid)
+                    machine.struck[kind] += stranger is not None and pid in dead
             case "usage limit storm":
                 self.agents.limit_until = machine.wall() + rng.uniform(20, 600)
             case "another driver of the account":
@@ -354,7 +417,7 @@ class Story:
                 await self._another_run()
             case "out of memory":
                 machine.oom_kills += 1
-                self._kill_one([[life.process] for life in self.agents.lives])
+                self._kill_one(kind, [[life.process] for life in self.agents.lives])
             case "command" | "command killed":
                 process = machine.start("command")
                 if kind == "command killed":
@@ -377,11 +440,16 @@ class Story:
             self.spawns_left -= 1
             if self.spawns_left == 0:
                 within_s = self.rng.choice((0.0, self.rng.uniform(0, 0.06)))
-                self.machine.clock.after(within_s, lambda: self.machine.end(driver, -9))
+                self.machine.clock.after(within_s, lambda: self._kill_around_a_spawn(driver))
 
-    def _kill_one(self, families: Sequence[Sequence[Process]]) -> None:
+    def _kill_around_a_spawn(self, driver: Process) -> None:
+        self.machine.struck["kill around a spawn"] += driver.is_alive
+        self.machine.end(driver, -signal.SIGKILL)
+
+    def _kill_one(self, kind: str, families: Sequence[Sequence[Process]]) -> None:
         """As the kernel does where memory runs out."""
         alive = [family for family in families if any(process.is_alive for process in family)]
+        self.machine.struck[kind] += bool(alive)
         for process in self.rng.choice(alive) if alive else ():
             self.machine.end(process, -signal.SIGKILL)
 
@@ -425,20 +493,22 @@ class Story:
             await entered.wait()
 
     async def _second_driver(self, first: Process) -> None:
-        journal = self.machine.files[JOURNAL]
         process = self.machine.start("driver")
-        before = first.steps
+        log = str(self.programs.store.driver_path)
+
+        def let_in(loop: RunLoop) -> Audience:
+            if first.is_alive and log in first.wrote:
+                self.witness.violate(Promise.ONE_DRIVER, "a second driver is let in")
+            return Audience(self.witness, loop, process)
+
         _, signals = trio.open_memory_channel[int](1)
         end = await self.programs.drive(
-            process,
-            Invocation(wait=True),
-            lambda loop: Audience(self.witness, loop, process),
-            signals,
+            process, Invocation(wait=True), let_in, signals, Pulse(self.witness)
         )
-        was_let_in = not isinstance(end.fault, Blocked) and not end.was_killed
-        has_first_claimed = first.is_alive and b'"driver_claimed"' in journal.data
-        if was_let_in and has_first_claimed and first.steps == before:
-            raise Violation(f"a second driver was let in: {end}")
+        if isinstance(end.fault, Blocked):
+            self.machine.struck["second driver"] += 1
+            if process.wrote & {JOURNAL, log}:
+                self.witness.violate(Promise.ONE_DRIVER, "a second driver wrote, and was refused")
 
     def _may_end_so(self, end: End) -> None:
         """By itself, killed, or with a fault that is a person's to mend."""
@@ -446,13 +516,13 @@ class Story:
             case None:
                 return
             case InvariantBroken() | JournalDamaged():
-                raise Violation(f"the driver ends with {end.fault!r}") from end.fault
+                raise Violation(Promise.STATE, f"the driver ends with {end.fault!r}") from end.fault
             case OrchestratorError() if not self.is_calm:
                 return
             case OSError(errno=number) if number in HOUSE_ERRNOS and not self.is_calm:
                 return
             case _:
-                raise Violation(f"the driver ends with {end.fault!r}") from end.fault
+                raise Violation(Promise.END, f"the driver ends with {end.fault!r}") from end.fault
 
     # -- a person ----------------------------------------------------------------
 
@@ -501,7 +571,9 @@ class Story:
         if isinstance(end.fault, OrchestratorError) and not is_damage:
             return
         if end.fault is not None and not isinstance(end.fault, OSError):
-            raise Violation(f"command {command} ends with {end.fault!r}") from end.fault
+            what = f"command {command} ends with {end.fault!r}"
+            raise Violation(Promise.STATE, what) from end.fault
+        self.machine.struck[f"command {command}"] += not end.was_killed
 
     async def _look_after(self, state: RunState) -> None:
         """A person who comes by: mends what a driver stopped for."""
@@ -536,6 +608,7 @@ class Story:
                     await self._strike(kind, None)
             if "loss of power" in self.allowed and self.rng.random() < 0.1:
                 self.faults.append("loss of power, no driver")
+                self.machine.struck["loss of power"] += 1
                 self.machine.lose_power()
         await trio.sleep(self.rng.choice((0.0, self.rng.uniform(0, 3), self.rng.uniform(0, 100))))
         if "garbage in the torn tail" in self.allowed and self.rng.random() < 0.3:
@@ -549,6 +622,7 @@ class Story:
         torn = line[: self.rng.randrange(1, max(2, len(line)))]
         noise = self.rng.randbytes(20).replace(b"\n", b" ")
         journal.data += (torn, b"\0" * len(torn), noise)[kind]
+        self.machine.struck[TAILS[kind]] += 1
 
     # -- what is there ------------------------------------------------------------
 
@@ -585,12 +659,15 @@ class Audience:
 
     def __init__(self, witness: Witness, loop: RunLoop, process: Process) -> None:
         self._witness = witness
-        self._loop = loop
         self._process = process
+        self.loop = loop
+        self.works = False
+        """It has taken up what was there, and made a plan."""
 
     def changed(self) -> None:
         if self._process.is_alive:
-            self._witness.nothing_waits(self._loop)
+            self.works = True
+            self._witness.nothing_waits(self.loop)
 
     def committed(self, state: RunState, entry: Entry) -> None:
         pass
@@ -606,19 +683,25 @@ def begin(seed: int, tasks: int | None = None) -> Story:
     witness = Witness(machine, agents)
     story = Story(
         seed=seed,
-        tasks=tasks or rng.choice((1, 1, 2, 2, 3, 4)),
+        tasks=tasks or _some_tasks(rng),
         rng=rng,
         machine=machine,
         agents=agents,
         programs=Programs(machine, agents),
         witness=witness,
         allowed=_swarm(rng, (*KILLS, *DISTURBANCES, *HOUSES)),
-        conducts=_swarm(rng, sorted({name for names in CONDUCTS.values() for name in names})),
+        conducts=_swarm(rng, sorted(_ALL_CONDUCTS)),
     )
     machine.on_spawn = story.spawned
     machine.on_signal = witness.signalled
     _furnish(story)
     return story
+
+
+def _some_tasks(rng: random.Random) -> int:
+    """Mostly few: a course takes as long as its dispatches do."""
+    share = rng.random()
+    return 30 if share < SHARE_OF_30 else 6 if share < SHARE_OF_6 else rng.choice((1, 1, 2, 2, 3))
 
 
 def _swarm(rng: random.Random, kinds: Sequence[str]) -> frozenset[str]:
@@ -637,20 +720,23 @@ def _furnish(story: Story) -> None:
 
 def simulate(seed: int, tasks: int | None = None) -> Course:
     """Raises Violation, or whatever else went wrong, with the line that replays it."""
+    began = time.process_time()
     story = begin(seed, tasks)
     try:
         perform(story)
+        entries = story.entries()
     except Exception as fault:
         more = f" --tasks {tasks}" if tasks else ""
         fault.add_note(f"replay it: scripts/simulate --seed {seed}{more}")
         raise
-    entries = story.entries()
     return Course(
         seed=seed,
         journal=story.journal(),
         drivers=story.drivers,
         dispatches=len(story.witness.starts),
-        faults=story.faults,
+        tasks=story.tasks,
+        took_s=time.process_time() - began,
+        struck=story.machine.struck,
         hows=[e.event.how for e in entries if isinstance(e.event, DispatchReclaimed)],
     )
 
@@ -659,8 +745,16 @@ def perform(story: Story) -> None:
     try:
         with installed(story.machine):
             run_virtually(story.tell, story.machine.clock, story.seed)
-    except BaseExceptionGroup as group:
-        raise _first(group) from group
+    except BaseException as fault:
+        match first := _first(fault):
+            case InvariantBroken():
+                raise Violation(Promise.STATE, str(first)) from fault
+            case JournalDamaged():
+                raise Violation(Promise.APPEND, str(first)) from fault
+            case Deadlock():
+                raise Violation(Promise.END, str(first)) from fault
+            case _:
+                raise first from fault
 
 
 def _first(fault: BaseException) -> BaseException:

@@ -27,7 +27,7 @@ from adapters.host import processes, slots, waiting
 from adapters.host.slots import Slots
 from adapters.host.usage import Usage
 from adapters.host.watcher import Changed
-from drivers.headless import lock
+from drivers.headless import heartbeat, lock
 from orchestrator.core.model import HostIdentity, ProcessIdentity
 from orchestrator.core.resources import Resources
 from orchestrator.journal import disk, read
@@ -44,6 +44,8 @@ from tests.simulation.machine import (
 LOOK_AGAIN_S = 3600.0
 """The virtual kernel tells of every change, so what looks again by itself does it seldom."""
 
+SLOW_S = 4.0
+"""A call to the disk of so long is counted as a fault."""
 EXEC_S_MAX = 0.03
 """Between fork and exec of a shim, on a busy machine."""
 DESCRIPTORS_FROM = 1 << 20
@@ -171,6 +173,8 @@ class System:
             raise Killed
         process.steps += 1
         if process.steps == process.dies_at_step:
+            is_driver = process.name == "driver"
+            self.machine.struck["kill at a step" if is_driver else "command killed"] += 1
             self.machine.end(process, signal.SIGKILL)
             raise Killed
         return process
@@ -180,6 +184,7 @@ class System:
         if process.writes_left and path == process.dies_at_write_of:
             process.writes_left -= 1
             if process.writes_left == 0:
+                self.machine.struck["kill in a write"] += 1
                 self.machine.end(process, -signal.SIGKILL)
                 raise Killed
 
@@ -192,6 +197,7 @@ class System:
 
     def new_descriptor(self, process: Process, description: Description) -> int:
         if process.fails_with == errno.EMFILE:
+            self.machine.struck["no descriptors"] += 1
             raise OSError(process.fails_with, os.strerror(process.fails_with))
         fd = DESCRIPTORS_FROM
         while fd in process.descriptors:
@@ -237,6 +243,14 @@ class VirtualOs:
     def getpid(self) -> int:
         return PROCESS.get().pid
 
+    def getppid(self) -> int:
+        return 1
+
+    def getpgid(self, pid: int) -> int:
+        return pid
+
+    getsid = getpgid
+
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
         path = str(path)
         process = PROCESS.get()
@@ -245,6 +259,7 @@ class VirtualOs:
         if file is not None and flags & os.O_EXCL:
             raise FileExistsError(errno.EEXIST, "File exists", path)
         if process.fails_with == errno.EMFILE:
+            self._machine.struck["no descriptors"] += 1
             raise OSError(process.fails_with, os.strerror(process.fails_with), path)
         if file is None:
             if not flags & os.O_CREAT:
@@ -276,6 +291,7 @@ class VirtualOs:
         description = self._system.description(fd)
         self._system.step()
         file, path = description.file, description.path
+        PROCESS.get().wrote.add(path)
         try:
             self._system.step()
             self._system.count_write(path)
@@ -347,6 +363,8 @@ class VirtualOs:
     ) -> int:
         parent = self._system.step()
         if parent.fails_with is not None:
+            is_emfile = parent.fails_with == errno.EMFILE
+            self._machine.struck["no descriptors" if is_emfile else "no processes"] += 1
             raise OSError(parent.fails_with, os.strerror(parent.fails_with))
         tag = b"ORCHESTRATOR_STEM=" + os.fsencode(env["ORCHESTRATOR_STEM"]) + b"\0"
         child = self._machine.start("shim", parent=parent)
@@ -506,6 +524,7 @@ def installed(machine: Machine) -> Iterator[System]:
             },
         ),
         (read, {"os": system.os}),
+        (heartbeat, {"os": system.os}),
         (lock, {"os": system.os, "fcntl": system.fcntl}),
         (
             session,
@@ -567,6 +586,7 @@ class VirtualThread:
 
     async def run(self, function: Callable[..., Any], *args: object) -> Any:
         seconds = self._machine.sync_s()
+        self._machine.struck["sync of 4 s and more"] += seconds >= SLOW_S
         if self._machine.crowd is not None:
             self._machine.crowd.set()
             self._machine.crowd = None

@@ -18,6 +18,7 @@ from tests.simulation.driver import JOURNAL, PROJECT
 from tests.simulation.driving import task
 from tests.simulation.story import Audience, Story, begin
 from tests.simulation.system import installed
+from tests.simulation.witness import Pulse
 
 STEPS_MAX = 5000
 WITHIN_S = 600.0
@@ -79,7 +80,9 @@ async def _cut_short(story: Story, step: int) -> bool:
         trio.lowlevel.add_instrument(cancels)
         began = trio.current_time()
         try:
-            await story.programs.drive(process, Invocation(wait=True), make_audience, signals)
+            await story.programs.drive(
+                process, Invocation(wait=True), make_audience, signals, Pulse(story.witness)
+            )
         finally:
             trio.lowlevel.remove_instrument(cancels)
     assert trio.current_time() - began < WITHIN_S

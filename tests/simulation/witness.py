@@ -36,6 +36,7 @@ from orchestrator.core.windows import ends_at, model_in
 from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
 from tests.simulation.driver import JOURNAL, TIMEOUT_S
 from tests.simulation.machine import Machine, Process
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.shim import VirtualShim
 
 VERDICTS = frozenset(
@@ -44,7 +45,7 @@ VERDICTS = frozenset(
 """Conducts that may spend an attempt: the work was judged, or its time ran out."""
 GOOD = frozenset(
     {"success", "leaves", "garbage", "twice", "torn", "no_cost", "negative_cost", "loses_session"}
-    | {"lingers", "deaf"}
+    | {"lingers", "deaf", "late_cost", "repeats_usage"}
 )
 """Conducts that come to a good result."""
 USD_EXACT = 1e-6
@@ -52,12 +53,9 @@ PROMPT_USD_MAX = 0.01
 """What a client is charged of which only its first word is left."""
 FULL = 1.0 - Settings().headroom_share
 """Of a usage window: beyond is the human's."""
+PROMISED = b'"next_heartbeat_within_s":'
 SOON_S = 1e-3
 """The journal's times are rounded."""
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
 
 
 def _is_full(window: Window) -> bool:
@@ -81,6 +79,8 @@ class Witness:
     agents: Agents
     starts: dict[str, Start] = field(default_factory=dict)
     """By stem."""
+    live: dict[str, Start] = field(default_factory=dict)
+    """Of those, the ones that may still run: who has ended, has ended for good."""
     violation: Violation | None = None
     others: list[Process] = field(default_factory=list)
     """Of another run on this host; each holds its places while it lives."""
@@ -90,10 +90,10 @@ class Witness:
     """Somebody asked for children to be stopped."""
     money: "Money" = field(default_factory=lambda: Money())
 
-    def violate(self, what: str) -> None:
+    def violate(self, promise: Promise, what: str) -> None:
         """Kept, because what happens on the machine cannot raise into the run."""
         if self.violation is None:
-            self.violation = Violation(f"at {self.machine.clock.now:.3f} s: {what}")
+            self.violation = Violation(promise, f"at {self.machine.clock.now:.3f} s: {what}")
 
     def require_none(self) -> None:
         if self.violation is not None:
@@ -106,38 +106,49 @@ class Witness:
         journal = self.machine.files[JOURNAL]
         intent = f'"work_item_id":"{dispatch.key}"'.encode()
         if journal.data.rfind(intent, 0, journal.synced) < 0:
-            self.violate(f"{dispatch.key} is started, and no intent of it is durable")
+            self.violate(
+                Promise.INTENT, f"{dispatch.key} is started, and no intent of it is durable"
+            )
         if dispatch.stem in self.starts:
-            self.violate(f"{dispatch.stem} is started twice")
+            self.violate(Promise.ONCE, f"{dispatch.stem} is started twice")
         if dispatch.is_second:
             first = next((s for s in self.starts.values() if s.dispatch.key == dispatch.key), None)
             if first is None:
-                self.violate(f"{dispatch.stem} is a second start without a first")
-        for start in self.starts.values():
-            if start.dispatch.slug == dispatch.slug and self._is_running(start):
-                self.violate(f"{dispatch.key} runs beside {start.dispatch.key}, in one worktree")
+                self.violate(Promise.ONCE, f"{dispatch.stem} is a second start without a first")
+        for start in self._running():
+            if start.dispatch.slug == dispatch.slug:
+                self.violate(
+                    Promise.ONCE,
+                    f"{dispatch.key} runs beside {start.dispatch.key}, in one worktree",
+                )
         return dispatch
 
     def started(self, dispatch: Dispatch, shim: VirtualShim) -> None:
-        running = {s.dispatch.key for s in self.starts.values() if self._is_running(s)}
+        running = {start.dispatch.key for start in self._running()}
         self._has_a_place(dispatch)
-        self.starts[dispatch.stem] = Start(dispatch, shim, len(running | {dispatch.key}))
+        start = Start(dispatch, shim, len(running | {dispatch.key}))
+        self.starts[dispatch.stem] = self.live[dispatch.stem] = start
 
     def _has_a_place(self, dispatch: Dispatch) -> None:
         """A second start of an adopted dispatch goes on without one where none is free."""
-        shims = 1 + sum(start.shim.process.is_alive for start in self.starts.values())
+        shims = 1 + sum(start.shim.process.is_alive for start in self._running())
         held = sum(len(other.descriptors) for other in self.others)
         if shims + held > self.places and not dispatch.is_second:
             self.violate(
-                f"{dispatch.key}: {shims} shims beside {held} of others, {self.places} may be"
+                Promise.LIMIT,
+                f"{dispatch.key}: {shims} shims beside {held} of others, {self.places} may be",
             )
 
     def signalled(self, process: Process, number: int) -> None:
         if process.is_stranger or process.name in ("driver", "command"):
-            self.violate(f"signal {number} is sent to {process.name} {process.pid}")
+            self.violate(
+                Promise.HEALTHY, f"signal {number} is sent to {process.name} {process.pid}"
+            )
         life = self.agents.by_process.get(process)
         if life is not None and not self._may_be_stopped(life):
-            self.violate(f"signal {number} is sent to a healthy child: {life.dispatch.key}")
+            self.violate(
+                Promise.HEALTHY, f"signal {number} is sent to a healthy child: {life.dispatch.key}"
+            )
 
     def _may_be_stopped(self, life: Life) -> bool:
         age_s = self.machine.clock.now - life.began_at
@@ -152,10 +163,16 @@ class Witness:
         running = {dispatch.key for dispatch in self.running()}
         for entry in entries:
             if isinstance(entry.event, TaskAbandoned) and entry.event.work_item_id in running:
-                self.violate(f"{entry.event.work_item_id} is abandoned while it runs")
+                self.violate(
+                    Promise.RESULTS, f"{entry.event.work_item_id} is abandoned while it runs"
+                )
 
     def running(self) -> list[Dispatch]:
-        return [start.dispatch for start in self.starts.values() if self._is_running(start)]
+        return [start.dispatch for start in self._running()]
+
+    def _running(self) -> list[Start]:
+        self.live = {stem: s for stem, s in self.live.items() if self._is_running(s)}
+        return list(self.live.values())
 
     def _is_running(self, start: Start) -> bool:
         shim = start.shim
@@ -202,7 +219,7 @@ class Witness:
             and not (is_limited and (task.stage is Stage.INTAKE or not task.stage.is_deterministic))
         ]
         if free > 0 and ready:
-            self.violate(f"{ready} wait beside {free} free slots")
+            self.violate(Promise.WAITS, f"{ready} wait beside {free} free slots")
 
     # -- the whole journal ------------------------------------------------------------------------
 
@@ -229,11 +246,14 @@ class Witness:
                     cooldown_until = until
                 case CooldownEnded(by=by):
                     if not by and entry.ts < cooldown_until - SOON_S:
-                        raise Violation("a limit is over before its time, and nobody else said so")
+                        raise Violation(
+                            Promise.WAITS,
+                            "a limit is over before its time, and nobody else said so",
+                        )
                     cooldown_until = -math.inf
                 case StageRecorded(work_item_id=key):
                     if key in recorded:
-                        raise Violation(f"{key} is recorded twice")
+                        raise Violation(Promise.RESULTS, f"{key} is recorded twice")
                     recorded[key] = event
                     self._is_true(event)
                 case RetryScheduled(spends_attempt=True):
@@ -241,17 +261,19 @@ class Witness:
                 case DispatchReclaimed(work_item_id=key, how="redispatched"):
                     excused.add(key)
                     if any(self._is_on_disk(life) for life in self._lives_of(key)):
-                        raise Violation(f"{key} is dispatched again, and it had been started")
+                        raise Violation(
+                            Promise.ONCE, f"{key} is dispatched again, and it had been started"
+                        )
                 case TaskAbandoned(work_item_id=str(key)):
                     excused.add(key)
                 case _:
                     pass
         assert state is not None
         if state.audit.attempts_spent != attempts_spent:
-            raise Violation("the attempts do not add up")
+            raise Violation(Promise.ATTEMPTS, "the attempts do not add up")
         lost = {s.dispatch.key for s in self.starts.values()} - recorded.keys() - excused
         if state.finalized is not None and lost:
-            raise Violation(f"results are lost: {', '.join(sorted(lost))}")
+            raise Violation(Promise.RESULTS, f"results are lost: {', '.join(sorted(lost))}")
         self._ledger(state, recorded, excused)
         return state
 
@@ -262,35 +284,42 @@ class Witness:
         if not event.stage.is_deterministic:
             self._may_ask_a_model(state, event, entry, cooldown_until)
         if state.paused is not None or state.stop_requested is not None:
-            raise Violation(f"{key} is dispatched in a run that is paused or stopping")
+            raise Violation(
+                Promise.WAITS, f"{key} is dispatched in a run that is paused or stopping"
+            )
         for need in task.depends_on:
             other = state.tasks.get(need)
             if other is not None and other.status is not TaskStatus.COMPLETED and not task.stale:
-                raise Violation(f"{key} is dispatched before {need} is completed")
+                raise Violation(Promise.ORDER, f"{key} is dispatched before {need} is completed")
 
     def _may_ask_a_model(
         self, state: RunState, event: StageDispatched, entry: Entry, cooldown_until: float
     ) -> None:
         key = event.work_item_id
         if entry.ts < cooldown_until - SOON_S:
-            raise Violation(f"{key} is dispatched {cooldown_until - entry.ts:.0f} s too early")
+            raise Violation(
+                Promise.WAITS, f"{key} is dispatched {cooldown_until - entry.ts:.0f} s too early"
+            )
         others = [lease for lease in state.in_flight.values() if not lease.stage.is_deterministic]
         if state.canary and others:
-            raise Violation(f"{key} is dispatched beside the canary")
+            raise Violation(Promise.WAITS, f"{key} is dispatched beside the canary")
         for window in state.windows.values():
             is_meant = model_in(window.name) in event.model
             if is_meant and _is_full(window) and ends_at(window) > entry.ts + SOON_S:
-                raise Violation(f"{key} is dispatched, and {window.name} is full")
+                raise Violation(Promise.WAITS, f"{key} is dispatched, and {window.name} is full")
 
     def _keeps_limits(self, state: RunState, event: StageDispatched, entry: Entry) -> None:
         limit, totals = state.settings.max_concurrent, state.totals
         if entry.ts < state.memory_limit_until - SOON_S:
             limit = min(limit, state.memory_limit)
         if len(state.in_flight) > limit:
-            raise Violation(f"{event.work_item_id}: {len(state.in_flight)} are out, of {limit}")
-        for start in self.starts.values():
-            if start.dispatch.key == event.work_item_id and start.running > limit:
-                raise Violation(f"{event.work_item_id}: {start.running} run, of {limit}")
+            raise Violation(
+                Promise.LIMIT, f"{event.work_item_id}: {len(state.in_flight)} are out, of {limit}"
+            )
+        for life in self._lives_of(event.work_item_id):
+            running = self.starts[life.dispatch.stem].running
+            if running > limit:
+                raise Violation(Promise.LIMIT, f"{event.work_item_id}: {running} run, of {limit}")
         if event.stage.is_deterministic:
             return
         task, settings = state.tasks[event.task_id], state.settings
@@ -307,28 +336,34 @@ class Witness:
             if budget is None:
                 continue
             if event.max_budget_usd is None:
-                raise Violation(f"{event.work_item_id} reserves nothing of a budget")
+                raise Violation(Promise.MONEY, f"{event.work_item_id} reserves nothing of a budget")
             if promised > budget + USD_EXACT:
-                raise Violation(f"{event.work_item_id}: more is promised than a budget holds")
+                raise Violation(
+                    Promise.MONEY, f"{event.work_item_id}: more is promised than a budget holds"
+                )
 
     def _is_true(self, event: StageRecorded) -> None:
         """What was recorded is what happened."""
         key, lives = event.work_item_id, self._lives_of(event.work_item_id)
         life = lives[-1] if lives else None
         if event.exit.reason == "shim_lost" and life is not None and self._exit_record(life):
-            raise Violation(f"{key} has an exit record, and it was not read")
+            raise Violation(Promise.RESULTS, f"{key} has an exit record, and it was not read")
         if event.cause is None:
             if life is None or life.conduct not in GOOD | {"no_change"}:
-                raise Violation(f"{key} is recorded as a success, and was none")
+                raise Violation(Promise.RESULTS, f"{key} is recorded as a success, and was none")
             return
         spends = event.outcome in (Outcome.RETRY, Outcome.SENT_BACK)
         if spends and (life is None or life.conduct not in VERDICTS):
             conduct = life.conduct if life else "never started"
-            raise Violation(f"{key} spends an attempt for {event.cause} ({conduct})")
+            raise Violation(
+                Promise.ATTEMPTS, f"{key} spends an attempt for {event.cause} ({conduct})"
+            )
         if life is None or life.conduct not in GOOD or not life.finished:
             return
         if self._result_is_there(life):
-            raise Violation(f"{key} had finished its work, and is recorded as {event.cause}")
+            raise Violation(
+                Promise.RESULTS, f"{key} had finished its work, and is recorded as {event.cause}"
+            )
 
     def _result_is_there(self, life: Life) -> bool:
         file = self.machine.files.get(f"{life.dispatch.stem}.stream.jsonl")
@@ -363,15 +398,53 @@ class Witness:
                 least += usd
         total = state.totals.cost_usd
         if not least - USD_EXACT <= total <= most + USD_EXACT:
-            raise Violation(f"the ledger says {total:.6f} USD, of {least:.6f} to {most:.6f}")
+            raise Violation(
+                Promise.MONEY, f"the ledger says {total:.6f} USD, of {least:.6f} to {most:.6f}"
+            )
 
     def at_the_end(self, state: RunState) -> None:
         if self.running():
             names = ", ".join(dispatch.key for dispatch in self.running())
-            raise Violation(f"the run has ended, and these live on: {names}")
+            raise Violation(Promise.NOBODY_LEFT, f"the run has ended, and these live on: {names}")
         for task in state.tasks.values():
             if not task.status.is_terminal:
-                raise Violation(f"the run has ended, and task {task.id} is {task.status}")
+                raise Violation(Promise.END, f"task {task.id} is {task.status} at the run's end")
+        for start in self.starts.values():
+            self._is_kept(start.dispatch)
+
+    def _is_kept(self, dispatch: Dispatch) -> None:
+        """The prompt is synced before the start, so that not even a loss of power takes it."""
+        prompt = self.machine.files.get(f"{dispatch.stem.removesuffix('.s2')}.prompt.txt")
+        if prompt is None or not prompt.data:
+            raise Violation(Promise.KEPT, f"the prompt of {dispatch.key} is gone")
+        lives = [life for life in self._lives_of(dispatch.key) if life.dispatch == dispatch]
+        was_synced = lives and self._is_on_disk(lives[0])
+        if was_synced and f"{dispatch.stem}.stream.jsonl" not in self.machine.files:
+            raise Violation(Promise.KEPT, f"the stream of {dispatch.key} is gone")
+
+
+@dataclass
+class Pulse:
+    """One driver's heartbeats: after each comes another, or its end, within what it promised."""
+
+    witness: Witness
+    due_s: float = math.inf
+
+    def written(self, log: bytearray) -> None:
+        self.look()
+        if log.endswith(b"\n"):
+            _, _, rest = log[log.rfind(PROMISED) :].partition(PROMISED)
+            within_s = float(rest.partition(b"\n")[0].partition(b",")[0].strip(b"}"))
+            self.due_s = self.witness.machine.clock.now + within_s
+
+    def refused(self) -> None:
+        """By a disk that takes nothing: it says so, and goes on."""
+        self.due_s = math.inf
+
+    def look(self) -> None:
+        late_s = self.witness.machine.clock.now - self.due_s
+        if late_s > SOON_S:
+            self.witness.violate(Promise.PULSE, f"a heartbeat is {late_s:.1f} s too late")
 
 
 @dataclass
@@ -396,8 +469,12 @@ class Money:
                 self.most_usd += max(0.0, cost.cost_usd - self.reserved.pop(key, 0.0))
             case RunPaused(reason=reason) if reason.startswith("budget:"):
                 if state.in_flight or (budget or 0.0) - totals.cost_usd >= RESERVATION_USD_MIN:
-                    raise Violation("the run pauses at its budget, and there is money left")
+                    raise Violation(
+                        Promise.MONEY, "the run pauses at its budget, and there is money left"
+                    )
             case _:
                 pass
         if promised > self.most_usd + USD_EXACT:
-            raise Violation(f"{promised:.6f} USD are spent and promised, of {self.most_usd:.6f}")
+            raise Violation(
+                Promise.MONEY, f"{promised:.6f} USD are spent and promised, of {self.most_usd:.6f}"
+            )

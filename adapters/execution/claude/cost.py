@@ -123,7 +123,14 @@ class Meter:
             self._close(*self._open.popitem(last=False)[1])
 
     def result(self, found: Totals) -> None:
-        """A line that comes twice is known by its total, which has not grown."""
+        """A line that comes twice is known by its total, which has not grown.
+
+        One without any figure takes nothing from what others have said, or will say.
+        """
+        is_silent = not (found.is_reported or found.by_model or found.own)
+        if is_silent:
+            self.last = self.last or found
+            return
         has_grown = self.last is None or found.total_usd > self.last.total_usd + _SAME_USD
         self.last = found
         if found.own is None:

@@ -131,3 +131,14 @@ def test_an_estimate_that_ran_ahead_of_the_totals_makes_no_negative() -> None:
     cost = cost_of(third, {"total_usd": ONE_CALL_USD, "usage": ahead})
     assert cost.cost_usd == pytest.approx(2 * ONE_CALL_USD)
     assert cost.input_tokens == 0
+
+
+def test_a_result_without_figures_takes_nothing_from_one_that_has_them() -> None:
+    before = {"total_usd": 0.0, "estimated_usd": 0.3}
+    own = {"m": {"inputTokens": 10, "costUSD": 0.2}}
+    told = result(total_cost_usd=0.5, modelUsage={}, model_usage_since_last_result=own)
+    silent = line(type="result", subtype="success", is_error=False, result="done")
+    for stream in (silent + told, told + silent):
+        cost = cost_of(init() + stream, before)
+        assert cost.cost_usd == pytest.approx(0.2)
+        assert cost.session_total_usd == 0.5
