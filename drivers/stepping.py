@@ -13,11 +13,11 @@ import msgspec
 
 from drivers import wiring
 from drivers.headless.outside import Outside
-from drivers.headless.stalled import is_about_money, why_stalled
+from drivers.headless.stalled import is_about_money, paused_in_part, why_stalled
 from drivers.stages import Dispatched, Errand, make_errand, verify
 from drivers.wiring_cli import driver_now
 from orchestrator.core import resources
-from orchestrator.core.admission import Admission, Bar, Grant
+from orchestrator.core.admission import Admission, Bar, Grant, paused_part
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import OrchestratorError, Refused
 from orchestrator.core.events import (
@@ -170,10 +170,12 @@ def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -
     is_taken_over = resume and task.lease is not None and task.lease.is_interactive
     if bar or not (is_due or is_taken_over):
         return None
+    if (paused := paused_part(state, task, Mode.INTERACTIVE)) is not None:
+        raise Refused(f"{task.id} cannot start: {paused_in_part(state, paused.limited_by, task)}")
     if task.lease is not None:
         reserved_usd = task.lease.max_budget_usd
     else:
-        match Admission.of(state, now).admit(task):
+        match Admission.of(state, now, mode=Mode.INTERACTIVE).admit(task):
             case Bar(limited_by=limited_by) if is_about_money(limited_by):
                 raise Refused(f"{task.id} cannot start: {why_stalled(state, limited_by)}")
             case Bar():

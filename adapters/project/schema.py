@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from adapters.project.mistakes import did_you_mean
-from orchestrator.core.settings import Argv
+from orchestrator.core.settings import EFFORTS, Argv
 
 SCHEMA = 1
 PERMISSION_MODES = (
@@ -32,7 +32,7 @@ PERMISSION_MODES = (
     "plan",
 )
 BILLING = ("subscription", "api_key")
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
 PLACEHOLDERS = ("prefix", "run", "task")
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -10,7 +10,7 @@ from drivers.wiring_cli import open_task_source
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.model import Pipeline, TaskId
 from orchestrator.core.options import value_of
-from orchestrator.core.settings import Project
+from orchestrator.core.settings import EFFORTS, Project
 from orchestrator.core.state import RunState
 from orchestrator.core.steer import NewTask, add_tasks
 from orchestrator.core.words import nearest
@@ -19,8 +19,6 @@ from orchestrator.ports.tasks import SourceTask, TaskSource
 if TYPE_CHECKING:
     from orchestrator.journal.live import LiveRun
     from orchestrator.journal.store import RunStore
-
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 HELP = """Add tasks to a run, as their source describes them now.  The order does not matter: a
 task waits for those it depends on, also for one that is added later."""

@@ -6,6 +6,7 @@ from drivers.cli import utilization
 from drivers.cli.context import Context
 from drivers.wiring_cli import hear_of_account
 from drivers.wiring_host import resources_now
+from orchestrator.core.bar import is_about_pausing
 from orchestrator.core.capacity import capacity
 from orchestrator.core.model import TaskId
 from orchestrator.core.plan import plan, ready_tasks
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     due = plan(state, now=now, capacity=room)
     ready = [task.id for task in ready_tasks(state, now) if task.id not in state.in_flight]
     running: list[TaskId] = list(state.in_flight)
-    is_barred = due.limited_by in BARRED and not due.starts
+    is_barred = not due.starts and (due.limited_by in BARRED or is_about_pausing(due.limited_by))
     limit = min(room.limit, len(running)) if is_barred else room.limit
     limited_by = due.limited_by if is_barred else room.limited_by
     headroom = max(0, limit - len(running))

@@ -22,6 +22,7 @@ from drivers.headless.messages import (
 from drivers.headless.outside import Outside
 from drivers.headless.patience import patiently
 from drivers.stages import Dispatched, Errand, fault, in_words, make_errand, verify
+from orchestrator.core.choice import is_as_chosen
 from orchestrator.core.decide import decide
 from orchestrator.core.errors import (
     HOUSE_ERRNOS,
@@ -209,14 +210,14 @@ class Dispatches:
         self._nursery.start_soon(function, *args)
 
 
-def granted(ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEvent]:
-    """The intents of those that are still due, as they are to be committed."""
+def granted(state: RunState, ready: Sequence[Ready], due: Sequence[StartStage]) -> list[KnownEvent]:
+    """The intents of those that are still due, and as they are to be now, to be committed."""
     wanted = {start.task_id: start for start in due}
     events: list[KnownEvent] = []
     for each in ready:
         work = each.errand.work
         start = wanted.get(work.task_id)
-        if start is not None and start.allows(each.errand.start):
+        if start is not None and start.allows(each.errand.start) and is_as_chosen(state, work):
             events += each.errand.intents()
     return events
 

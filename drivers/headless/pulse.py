@@ -1,7 +1,9 @@
 """What the run loop is doing, in the words of a heartbeat."""
 
 from drivers.headless.heartbeat import DriverState, Pulse
+from drivers.headless.stalled import paused_in_part
 from orchestrator.core import resources
+from orchestrator.core.bar import is_about_pausing
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
@@ -38,6 +40,8 @@ def _reason(state: RunState, due: Plan, *, is_preparing: bool) -> str | None:
         return "another driver of the account asks whether its limit is over"
     if due.limited_by in resources.NAMES and not state.in_flight:
         return resources.why(due.limited_by, state.settings)
+    if is_about_pausing(due.stalled) and not is_preparing:
+        return paused_in_part(state, due.stalled)
     names = "" if is_preparing else by_hand(state)
     return f"{BY_HAND}{names}" if names else None
 
@@ -47,7 +51,7 @@ def _doing(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool
         return DriverState.DISPATCHING
     if state.in_flight:
         return DriverState.WAITING_ON_CHILDREN
-    if capacity.limit == 0:
+    if capacity.limit == 0 or is_about_pausing(due.stalled):
         return DriverState.WAITING_ON_CAPACITY
     if due.wake_at is not None:
         return DriverState.WAITING_ON_COOLDOWN

@@ -29,7 +29,7 @@ from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
 from drivers.headless.pulse import by_hand, pulse_of
 from drivers.headless.room import Room
-from drivers.headless.stalled import pause_for_money, why_stalled
+from drivers.headless.stalled import ends_stalled, pause_for_money, why_stalled
 from drivers.headless.take_up import take_up
 from drivers.stages import cause_of, in_words
 from orchestrator.core.capacity import Capacity
@@ -222,7 +222,7 @@ class RunLoop:
                 return ()
             preparing = self._dispatches.preparing - {r.errand.start.task_id for r in ready}
             due = self._plan_of(state, preparing)
-            return [*self._notes.live(state), *granted(ready, due.starts)]
+            return [*self._notes.live(state), *granted(state, ready, due.starts)]
 
         entries = await self._commit(still_due)
         durable = {getattr(entry.event, "work_item_id", None) for entry in entries}
@@ -318,7 +318,7 @@ class RunLoop:
             return None
         if self.state.finalized is not None:
             return finished(self.state.finalized)
-        if self._due.stalled:
+        if ends_stalled(self._due, wait=self._invocation.wait):
             return RunEnd(
                 reason=why_stalled(self.state, self._due.stalled), exit_status=ExitStatus.STOPPED
             )

@@ -3,9 +3,11 @@
 Invariant: each command is one that can be pasted, and changes something.
 """
 
+import heapq
 import shlex
 from collections.abc import Sequence
 
+from orchestrator.core.bar import LANE, is_about_pausing
 from orchestrator.core.budget import Limit, used_up
 from orchestrator.core.events import KnownEvent, RunPaused
 from orchestrator.core.model import TaskStatus
@@ -15,6 +17,11 @@ from orchestrator.core.state import RunState, TaskState
 from orchestrator.views.moments import clock
 
 NAMED_MAX = 3
+
+
+def ends_stalled(due: Plan, *, wait: bool) -> bool:
+    """Whether the driver ends for it.  For a paused part one that may wait does not."""
+    return bool(due.stalled) and not (wait and is_about_pausing(due.stalled))
 
 
 def why_stalled(state: RunState, stalled: str) -> str:
@@ -30,11 +37,29 @@ def why_stalled(state: RunState, stalled: str) -> str:
         return f"cooldown: {state.cooldown_reason}; come back at {clock(state.cooldown_until)}"
     if stalled == "canary":
         return "canary: another stage asks just now whether the account's limit is over"
+    if is_about_pausing(stalled):
+        return paused_in_part(state, stalled)
     return _tasks_without_money(state) if is_about_money(stalled) else stalled
 
 
 def is_about_money(limited_by: str) -> bool:
     return limited_by.partition(":")[0] in {"budget", "task_budget", "stage_budget"}
+
+
+def paused_in_part(state: RunState, limited_by: str, task: TaskState | None = None) -> str:
+    """Which lane or which tasks a person has paused, and what lets them go on.
+
+    ``task``: the one that is asked about; None: all that could start otherwise.
+    """
+    if limited_by.startswith(LANE):
+        lane = limited_by.removeprefix(LANE)
+        return f"paused: lane {lane}; go on: {_command(state, 'unpause', '--lane', lane)}"
+    aside = [task] if task else [state.tasks[name] for name in state.set_aside]
+    named = heapq.nsmallest(NAMED_MAX, aside, key=lambda each: each.added_seq)
+    told = ", ".join(f"{each.id} ({each.paused})" for each in named)
+    more = f", and {len(aside) - len(named)} tasks more" if len(aside) > len(named) else ""
+    names = [str(each.id) for each in named]
+    return f"paused: {told}{more}; go on: {_command(state, 'unpause', '--task', *names)}"
 
 
 def pause_for_money(

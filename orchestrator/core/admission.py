@@ -8,10 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from orchestrator.core.allowance import Allowance
-from orchestrator.core.bar import Bar as Bar
+from orchestrator.core.bar import LANE, PAUSED_TASKS, Bar as Bar
 from orchestrator.core.budget import Purse, used_up
 from orchestrator.core.capacity import Capacity
-from orchestrator.core.model import Stage, TaskId
+from orchestrator.core.model import Mode, Stage, TaskId, lane_of
 from orchestrator.core.state import RunState, TaskState
 
 PASSED_OVER_MAX = 100
@@ -24,12 +24,21 @@ class Grant:
     """What the dispatch reserves, and its child is told.  None: without bound."""
 
 
+def paused_part(state: RunState, task: TaskState, mode: Mode) -> Bar | None:
+    """What a person has paused of the run that keeps the task from starting."""
+    if task.paused is not None:
+        return Bar(PAUSED_TASKS, is_lasting=True)
+    lane = lane_of(task.stage, mode)
+    return Bar(f"{LANE}{lane}") if lane in state.settings.paused_lanes else None
+
+
 @dataclass(slots=True, kw_only=True)
 class Admission:
     state: RunState
     now: float
     purse: Purse
     allowance: Allowance
+    mode: Mode
 
     @classmethod
     def of(
@@ -38,13 +47,16 @@ class Admission:
         now: float,
         capacity: Capacity | None = None,
         preparing: Collection[TaskId] = (),
+        mode: Mode = Mode.HEADLESS,
     ) -> "Admission":
-        allowance = Allowance.of(state, now, capacity, preparing)
-        return cls(state=state, now=now, purse=Purse.of(state), allowance=allowance)
+        """``mode``: who would do what is started."""
+        allowance = Allowance.of(state, now, capacity, preparing, mode)
+        return cls(state=state, now=now, purse=Purse.of(state), allowance=allowance, mode=mode)
 
     def admit(self, task: TaskState) -> Grant | Bar:
         """For the task's present stage."""
-        if (bar := self.allowance.bar(task)) is not None:
+        bar = self.allowance.bar(task) or paused_part(self.state, task, self.mode)
+        if bar is not None:
             return bar
         match self._pay(task):
             case Grant() as grant:

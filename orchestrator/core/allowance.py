@@ -1,17 +1,17 @@
 """What the account still lets one plan start: dispatches with a model, and what feeds them.
 
-A limit that is waited out, a full window, a canary that is out: they bar stages with a
-model and no others.  A deterministic stage costs no tokens, so it goes on; but no more
-tasks are taken in than can wait for the account with all slots filled at its reset.
+A limit that is waited out, a full window, a canary that is out, a lane that is paused: they
+bar stages with a model and no others.  A deterministic stage costs no tokens, so it goes on; but
+no more tasks are taken in than can wait for the account with all slots filled at its reset.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from orchestrator.core.bar import Bar
+from orchestrator.core.bar import LANE, Bar
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.choice import model_of
-from orchestrator.core.model import Stage, TaskId, TaskStatus
+from orchestrator.core.model import Mode, Stage, TaskId, TaskStatus, lane_of
 from orchestrator.core.rates import does_not_fit, expected_usd
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.core.windows import bar_name, bar_of_model, ends_at
@@ -38,8 +38,9 @@ class Allowance:
         now: float,
         capacity: Capacity | None = None,
         preparing: Collection[TaskId] = (),
+        mode: Mode = Mode.HEADLESS,
     ) -> "Allowance":
-        """Without a capacity nothing but the account's limit counts."""
+        """Without a capacity nothing but the account's limit counts, and what a person paused."""
         leases = state.in_flight.values()
         stages = [(lease.stage, lease.model) for lease in leases]
         for task in (state.tasks[name] for name in preparing):
@@ -50,7 +51,9 @@ class Allowance:
         left, rest = limit - out, Bar("max_concurrent")
         if capacity is not None:
             rest = Bar(capacity.limited_by, wake_at=capacity.wake_at)
-        if state.cooldown_until is not None and state.cooldown_until > now:
+        if (lane := lane_of(Stage.IMPLEMENT, mode)) in state.settings.paused_lanes:
+            left, rest = 0, Bar(f"{LANE}{lane}")
+        elif state.cooldown_until is not None and state.cooldown_until > now:
             left, rest = 0, Bar("cooldown", wake_at=state.cooldown_until)
         elif state.canary and left > 0:
             left, rest = max(0, 1 - out), Bar("canary")

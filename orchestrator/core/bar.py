@@ -2,6 +2,16 @@
 
 from dataclasses import dataclass
 
+PAUSED_TASKS = "paused_tasks"
+"""What limits where nothing is left but tasks that a person has paused."""
+LANE = "lane:"
+"""How it begins where that is a paused lane."""
+
+
+def is_about_pausing(limited_by: str) -> bool:
+    """Until a person lets a task or a lane go on; the run itself is not paused."""
+    return limited_by == PAUSED_TASKS or limited_by.startswith(LANE)
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:

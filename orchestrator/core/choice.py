@@ -1,6 +1,6 @@
 """Which model and which effort a stage of a task is given: the nearest word counts."""
 
-from orchestrator.core.model import Stage
+from orchestrator.core.model import Stage, WorkItem
 from orchestrator.core.settings import MODEL_DEFAULT
 from orchestrator.core.state import RunState, TaskState
 
@@ -33,3 +33,10 @@ def effort_of(state: RunState, task: TaskState, stage: Stage) -> str:
         or state.project.stage(stage).effort
         or ""
     )
+
+
+def is_as_chosen(state: RunState, work: WorkItem) -> bool:
+    """Not so where a person has changed model or effort since the work item was made."""
+    task = state.tasks[work.task_id]
+    chosen = model_of(state, task, work.stage), effort_of(state, task, work.stage)
+    return (work.model, work.effort) == chosen

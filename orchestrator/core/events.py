@@ -50,9 +50,16 @@ class RunCreated(Journaled, frozen=True, kw_only=True):
 
 
 class SettingsChanged(Journaled, frozen=True, kw_only=True):
+    """A person steers the run; it holds from the next plan."""
+
     changes: dict[str, Any]
+    """Of settings by stage only the stages that change; null: no longer set."""
     by: str = ""
     reason: str = ""
+    command: int = 0
+    """The first event of the command that this is a part of, by its seq; 0: this one."""
+    undoes: tuple[int, ...] = ()
+    """The changes that it takes back, by their seq."""
 
 
 class TaskChanged(Journaled, frozen=True, kw_only=True):
@@ -60,9 +67,12 @@ class TaskChanged(Journaled, frozen=True, kw_only=True):
 
     task_id: TaskId
     changes: dict[str, Any]
-    """Of ``priority``, ``model``, ``effort``, ``budget_usd``, ``paused``; null: as it was made."""
+    """Of ``priority``, ``model``, ``effort``, ``budget_usd``, ``paused``; null: as for all."""
     by: str = ""
     reason: str = ""
+    command: int = 0
+    """As of settings_changed."""
+    undoes: tuple[int, ...] = ()
 
 
 class HistoryLoaded(Journaled, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.core import (
     events as e,
     fold_account,
+    fold_changes,
     fold_dispatches,
     fold_run,
     fold_storm,
@@ -22,9 +23,9 @@ from orchestrator.core.events import Entry, RunCreated
 from orchestrator.core.state import RunState
 
 FOLDS: Mapping[type, Callable[[RunState, Any, Entry], None]] = {
-    e.SettingsChanged: fold_run.settings_changed,
+    e.SettingsChanged: fold_changes.settings_changed,
     e.TaskAdded: fold_tasks.task_added,
-    e.TaskChanged: fold_tasks.task_changed,
+    e.TaskChanged: fold_changes.task_changed,
     e.HistoryLoaded: fold_run.history_loaded,
     e.ForecastMade: fold_run.forecast_made,
     e.StageDispatched: fold_dispatches.stage_dispatched,

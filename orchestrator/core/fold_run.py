@@ -1,7 +1,5 @@
 """Fold the events that change the run as a whole."""
 
-import msgspec
-
 from orchestrator.core.events import (
     BudgetReserved,
     ChildAdopted,
@@ -14,7 +12,6 @@ from orchestrator.core.events import (
     RunFinalized,
     RunPaused,
     RunUnpaused,
-    SettingsChanged,
     StopRequested,
     SupervisorParked,
     Unknown,
@@ -22,14 +19,8 @@ from orchestrator.core.events import (
 from orchestrator.core.fold_storm import forgive
 from orchestrator.core.graph import measure_heights
 from orchestrator.core.pace import learn_paces
-from orchestrator.core.settings import Settings
 from orchestrator.core.state import RunState
 from orchestrator.core.transitions import require
-
-
-def settings_changed(state: RunState, event: SettingsChanged, entry: Entry) -> None:
-    merged = {**msgspec.to_builtins(state.settings), **event.changes}
-    state.settings = msgspec.convert(merged, Settings)
 
 
 def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:

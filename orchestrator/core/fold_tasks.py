@@ -7,14 +7,13 @@ from orchestrator.core.events import (
     Entry,
     TaskAbandoned,
     TaskAdded,
-    TaskChanged,
     TaskFailed,
     TaskHeld,
     TaskRequeued,
     TaskRevived,
 )
 from orchestrator.core.fold_storm import forget
-from orchestrator.core.graph import DOOMED, push_cooling, push_ready, raise_heights
+from orchestrator.core.graph import DOOMED, raise_heights
 from orchestrator.core.model import TaskId, TaskStatus
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.core.transitions import end_lease, make_ready_if_met, require, set_status, task_of
@@ -59,20 +58,6 @@ def task_added(state: RunState, event: TaskAdded, entry: Entry) -> None:
 def _open_again(state: RunState) -> None:
     if state.finalized is not None:
         state.finalized = state.forecast = state.outlook = None
-
-
-def task_changed(state: RunState, event: TaskChanged, entry: Entry) -> None:
-    task = task_of(state, event.task_id)
-    for name, value in event.changes.items():
-        require(name in _CHANGEABLE, f"{name} of a task is changed")
-        setattr(task, name, value)
-    if task.status is TaskStatus.READY:
-        push_ready(state, task)
-    elif task.status is TaskStatus.COOLING:
-        push_cooling(state, task)
-
-
-_CHANGEABLE = frozenset({"priority", "model", "effort", "budget_usd", "paused"})
 
 
 def task_failed(state: RunState, event: TaskFailed, entry: Entry) -> None:

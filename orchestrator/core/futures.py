@@ -22,7 +22,9 @@ from orchestrator.core.events import (
     KnownEvent,
     RunFinalized,
     RunUnpaused,
+    SettingsChanged,
     StageDispatched,
+    TaskChanged,
 )
 from orchestrator.core.fold import fold
 from orchestrator.core.history import History
@@ -100,7 +102,7 @@ class _Future:
         last_at = self.now
         if state.finalized is not None:
             return Life(ended_at=last_at)
-        self._commit([_CLAIM, RunUnpaused()] if state.paused is not None else [_CLAIM])
+        self._commit([_CLAIM, *_all_let_go(state)])
         for lease in state.in_flight.values():
             self._await(lease)
         stages = sum(len(task.pipeline.stages) for task in state.tasks.values())
@@ -172,6 +174,17 @@ class _Future:
             self.heard(state, entry)
 
 
+def _all_let_go(state: RunState) -> list[KnownEvent]:
+    """What is paused goes on now: when a person will say so, nobody knows."""
+    events: list[KnownEvent] = [RunUnpaused()] if state.paused is not None else []
+    if state.settings.paused_lanes:
+        events.append(SettingsChanged(changes={"paused_lanes": []}))
+    for task in state.tasks.values():
+        if task.paused is not None:
+            events.append(TaskChanged(task_id=task.id, changes={"paused": None}))
+    return events
+
+
 def _intent(state: RunState, start: StartStage) -> list[KnownEvent]:
     """What the driver commits before a start, without what only a child needs."""
     task = state.tasks[start.task_id]
@@ -206,7 +219,7 @@ class Copies:
 
     def __init__(self, state: RunState) -> None:
         self._history = state.history
-        slim = _decode(msgspec.msgpack.encode(replace(state, history=History())))
+        slim = _decode(msgspec.msgpack.encode(replace(state, history=History(), changes=[])))
         for task in slim.tasks.values():
             task.body = task.title = task.learnings = task.last_words = ""
             task.outputs.clear()

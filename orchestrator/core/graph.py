@@ -15,6 +15,9 @@ from orchestrator.core.state import ReadyItem, RunState, TaskState
 
 HeapItem = TypeVar("HeapItem", bound=tuple[Any, ...])
 
+VOID_MAX = 64
+"""Entries that may be void however few there are."""
+
 DOOMED = frozenset({TaskStatus.FAILED, TaskStatus.CASCADE_BLOCKED, TaskStatus.REJECTED})
 
 
@@ -77,13 +80,28 @@ def _set_height(state: RunState, task: TaskState, height: float) -> None:
 
 
 def push_ready(state: RunState, task: TaskState) -> None:
-    if task.paused is None:
+    if task.paused is not None:
+        state.set_aside.add(task.id)
+    else:
         heapq.heappush(state.ready, (-task.priority, -task.height, task.added_seq, task.id))
 
 
 def push_cooling(state: RunState, task: TaskState) -> None:
-    if task.not_before is not None:
+    if task.paused is not None:
+        state.set_aside.add(task.id)
+    elif task.not_before is not None:
         heapq.heappush(state.cooling, (task.not_before, task.id))
+
+
+def place_anew(state: RunState, task: TaskState) -> None:
+    """Where a person has changed its priority, or has paused it or let it go on."""
+    state.set_aside.discard(task.id)
+    if task.status is TaskStatus.READY:
+        push_ready(state, task)
+    elif task.status is TaskStatus.COOLING:
+        push_cooling(state, task)
+    drop_void(state)
+    _drop_all_void_if_most(state)
 
 
 def is_live_ready(state: RunState, item: ReadyItem) -> bool:
@@ -108,6 +126,16 @@ def drop_void(state: RunState) -> None:
         heapq.heappop(state.ready)
     while state.cooling and not is_live_cooling(state, state.cooling[0]):
         heapq.heappop(state.cooling)
+
+
+def _drop_all_void_if_most(state: RunState) -> None:
+    """So that no plan looks past more void entries than there are others; as rare as it is dear."""
+    statuses = (TaskStatus.READY, TaskStatus.COOLING)
+    alive = sum(state.counts.get(status, 0) for status in statuses) - len(state.set_aside)
+    if len(state.ready) + len(state.cooling) > 2 * alive + VOID_MAX:
+        # What is sorted is a heap.
+        state.ready = sorted({item for item in state.ready if is_live_ready(state, item)})
+        state.cooling = sorted({item for item in state.cooling if is_live_cooling(state, item)})
 
 
 def doomed_dependents(state: RunState, task_id: TaskId) -> list[TaskId]:

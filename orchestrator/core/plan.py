@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.core.admission import PASSED_OVER_MAX, Admission, Bar
+from orchestrator.core.bar import PAUSED_TASKS
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.graph import best_first, is_live_cooling, is_live_ready
 from orchestrator.core.model import RunStatus, Stage, TaskId, TaskStatus
@@ -122,7 +123,7 @@ def _starts(
                 )
     if not bars and state.counts.get(TaskStatus.COOLING, 0) and admission.allowance.is_cooling:
         bars.append(admission.allowance.rest)
-    first = bars[0] if bars else Bar("tasks")
+    first = bars[0] if bars else Bar(PAUSED_TASKS if state.set_aside else "tasks")
     wakes = [bar.wake_at for bar in bars if bar.wake_at is not None]
     return tuple(starts), replace(first, wake_at=min(wakes, default=None))
 

@@ -10,6 +10,9 @@ import msgspec
 
 from orchestrator.core.model import Pipeline, Record, Stage
 
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""What a model can be told, least first."""
+
 Argv = tuple[str, ...]
 """A command: an argv list.  One string in a project file becomes ``("sh", "-c", string)``."""
 
@@ -57,10 +60,11 @@ class Settings(Record, frozen=True, kw_only=True):
     load_per_core_max: float = 8.0
     """Of the last minute: above it nothing starts beside what runs; 0: not looked at."""
     models: dict[str, str] = msgspec.field(default_factory=dict)
-    """Stage or ``default`` -> model: goes before the project file's."""
+    """Stage or ``default`` -> model: goes before the project file's.  Changes are merged in."""
     efforts: dict[str, str] = msgspec.field(default_factory=dict)
     """Stage or ``default`` -> effort."""
     paused_lanes: tuple[str, ...] = ()
+    """On these nothing new starts."""
     start_gap_s: float = 0.1
     """Between the starts of two stages with a model."""
     retry_delay_s: float = 0.0

@@ -19,6 +19,7 @@ from orchestrator.core.model import (
     ModelUsage,
     Pipeline,
     ProcessIdentity,
+    Record,
     RunStatus,
     SessionId,
     Stage,
@@ -171,6 +172,24 @@ class TaskState:
         return attempt if before else max(attempt, self.attempts.get(Stage.IMPLEMENT, 1))
 
 
+class Change(Record, frozen=True, kw_only=True):
+    """What a person has changed of the settings, or of one task, by one event."""
+
+    seq: int
+    at: float
+    """Epoch seconds."""
+    by: str = ""
+    reason: str = ""
+    command: int
+    """The seq of the first event of its command."""
+    task_id: TaskId | None = None
+    """None: the settings."""
+    was: dict[str, Any]
+    """Flat: a setting by stage is ``models.implement``, and null where it is not set."""
+    now: dict[str, Any]
+    undoes: tuple[int, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True)
 class Trouble:
     """How a task has failed, and not for its work, since its stage last succeeded for any task."""
@@ -254,6 +273,8 @@ class RunState:
     """A heap.  An entry that does not fit its task is void."""
     cooling: list[tuple[float, TaskId]] = field(default_factory=list)
     """A heap of (not_before, id); an entry that does not fit its task is void."""
+    set_aside: set[TaskId] = field(default_factory=set)
+    """Ready or cooling, and in neither heap: a person has paused them."""
     counts: dict[TaskStatus, int] = field(default_factory=dict)
     missing: dict[TaskId, int] = field(default_factory=dict)
     """Dependencies that no added task has, and how many tasks name each."""
@@ -296,6 +317,8 @@ class RunState:
     """The first one since the run was made, or opened again: it is scored at the end."""
     outlook: ForecastMade | None = None
     """The last one."""
+    changes: list[Change] = field(default_factory=list)
+    """The last that people made, oldest first."""
     audit: Counters = field(default_factory=Counters)
     totals: Totals = field(default_factory=Totals)
 

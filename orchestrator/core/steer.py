@@ -86,28 +86,32 @@ def add_tasks(
     return events + _blocked_from_the_start(state, new)
 
 
-def change_settings(state: RunState, pairs: Mapping[str, str], *, by: str) -> list[KnownEvent]:
+def change_settings(
+    state: RunState, pairs: Mapping[str, str], *, by: str, reason: str = ""
+) -> list[KnownEvent]:
     """``pairs``: setting -> text, as a person wrote it."""
     changes = changes_of(state.settings, pairs)
-    return [SettingsChanged(changes=changes, by=by)] if changes else []
+    return [SettingsChanged(changes=changes, by=by, reason=reason)] if changes else []
 
 
 def change_task(
-    state: RunState, name: str, pairs: Mapping[str, str], *, by: str
+    state: RunState, name: str, pairs: Mapping[str, str], *, by: str, reason: str = ""
 ) -> list[KnownEvent]:
     """Of one task, from its next dispatch on."""
     task = find_task(state, name)
-    changes = task_changes_of(task, pairs)
-    return [TaskChanged(task_id=task.id, changes=changes, by=by)] if changes else []
+    changes = task_changes_of(task, pairs, reason)
+    if changes.get("paused") and task.status.is_terminal:
+        raise Refused(f"{task.id} is {in_words(task.status)}: there is nothing of it to pause")
+    return [TaskChanged(task_id=task.id, changes=changes, by=by, reason=reason)] if changes else []
 
 
 def pause(state: RunState, *, reason: str, by: str) -> list[KnownEvent]:
-    _still_open(state)
+    require_open(state)
     return [] if state.paused is not None else [RunPaused(reason=reason, by=by)]
 
 
 def unpause(state: RunState, *, by: str) -> list[KnownEvent]:
-    _still_open(state)
+    require_open(state)
     return [] if state.paused is None else [RunUnpaused(by=by)]
 
 
@@ -122,7 +126,7 @@ def raise_budget(state: RunState, text: str, *, by: str) -> list[KnownEvent]:
 
 def stop(state: RunState, *, how: str, by: str) -> list[KnownEvent]:
     """``how``: drain or now.  A stop at once is never taken back to a drain."""
-    _still_open(state)
+    require_open(state)
     if state.stop_requested in (how, "now"):
         return []
     return [StopRequested(how=how, by=by)]
@@ -195,7 +199,7 @@ def _known_tasks(state: RunState) -> str:
     return f"; there are {', '.join(first)}{more}" if first else ": it has none yet"
 
 
-def _still_open(state: RunState) -> None:
+def require_open(state: RunState) -> None:
     if state.finalized is not None:
         raise Refused(
             f"run {state.run_id} has ended: it is {in_words(state.finalized)}; `requeue TASK` opens"

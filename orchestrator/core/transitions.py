@@ -94,6 +94,7 @@ def set_status(state: RunState, task: TaskState, status: TaskStatus) -> None:
     state.counts[task.status] -= 1
     state.counts[status] = state.counts.get(status, 0) + 1
     task.status = status
+    state.set_aside.discard(task.id)
     index = _INDEXES.get(status)
     if index is not None:
         index(state, task)

@@ -1,6 +1,7 @@
-"""What a person probably meant, and what a state is called to a person."""
+"""What a person probably meant, and what a state or a value is called to a person."""
 
 from collections.abc import Iterable
+from typing import Any
 
 _FOR_PEOPLE = {
     "rejected": "abandoned",
@@ -12,6 +13,19 @@ _FOR_PEOPLE = {
 def in_words(state: str) -> str:
     """A task's or a run's state."""
     return _FOR_PEOPLE.get(state, state.replace("_", " "))
+
+
+def plain(value: Any) -> str:
+    """A value of the journal."""
+    match value:
+        case None | "" | [] | ():
+            return "none"
+        case bool():
+            return str(value).lower()
+        case list() | tuple():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

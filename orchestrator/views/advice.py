@@ -16,6 +16,7 @@ from orchestrator.views.driver_log import without_commands
 from orchestrator.views.status import Status, TaskRow
 
 STEPS_MAX = 6
+NAMED_MAX = 3
 Command = Callable[..., str]
 
 
@@ -32,7 +33,7 @@ def next_steps(
     ``is_watched``: whoever reads this looks on already.
     """
     command = _commands_of(status, program)
-    steps = _unpausing(status, command)
+    steps = [*_unpausing(status, command), *_unpausing_parts(status, command)]
     for task in status.tasks:
         if task.is_by_hand:
             steps += _by_hand(task, status.at, command)
@@ -55,7 +56,11 @@ def to_go_on(status: Status, *, program: Sequence[str] = ("orchestrator",)) -> t
     if status.driver.alive and not status.driver.heartbeat_overdue:
         return ()
     command = _commands_of(status, program)
-    return (*_unpausing(status, command), *_driving(status, command))
+    return (
+        *_unpausing(status, command),
+        *_unpausing_parts(status, command),
+        *_driving(status, command),
+    )
 
 
 def _commands_of(status: Status, program: Sequence[str]) -> Command:
@@ -69,6 +74,23 @@ def _unpausing(status: Status, command: Command) -> list[Step]:
     if status.run_state is not RunStatus.PAUSED or _is_out_of_money(status):
         return []
     return [Step(f"{status.reason}; go on", command("unpause"))]
+
+
+def _unpausing_parts(status: Status, command: Command) -> list[Step]:
+    """What was paused of an open run: tasks, lanes."""
+    if status.terminal:
+        return []
+    steps: list[Step] = []
+    if lanes := status.paused_lanes:
+        why = f"nothing starts on {', '.join(lanes)}; let it go on"
+        steps.append(Step(why, command("unpause", "--lane", *lanes)))
+    if paused := [task for task in status.tasks if task.paused is not None]:
+        told = "; ".join(f"{task.task_id}: {task.paused}" for task in paused[:NAMED_MAX])
+        names = [task.task_id for task in paused[:NAMED_MAX]]
+        more = f" (and {len(paused) - len(names)} more)" if len(paused) > len(names) else ""
+        why = _short(f"paused{more}: {told}; let {_them(names)} go on")
+        steps.append(Step(why, command("unpause", "--task", *names)))
+    return steps
 
 
 def _driving(status: Status, command: Command) -> list[Step]:

@@ -18,6 +18,7 @@ from orchestrator.core.model import (
     TaskId,
     TaskStatus,
     WorkItemId,
+    lane_of,
 )
 from orchestrator.core.sessions import session_of
 from orchestrator.core.state import Lease, RunState, TaskState
@@ -62,6 +63,10 @@ class TaskRow(msgspec.Struct, kw_only=True):
     running_s: float | None
     not_before: float | None
     """Epoch seconds, while it cools."""
+    priority: int
+    """Higher goes first."""
+    paused: str | None
+    """Why, while a person keeps this task alone from starting."""
     stale: bool
     """It was built on work that has been requeued since."""
 
@@ -116,6 +121,8 @@ class Status(msgspec.Struct, kw_only=True):
     terminal: bool
     reason: str | None
     """Why it is paused, parked, or not starting anything."""
+    paused_lanes: tuple[str, ...]
+    """On these nothing new starts."""
     tasks: tuple[TaskRow, ...]
     counts: dict[TaskStatus, int]
     driver: DriverStatus
@@ -142,6 +149,7 @@ def status_of(
         mode=state.mode,
         terminal=state.status.is_terminal,
         reason=run_reason(state, now),
+        paused_lanes=state.settings.paused_lanes,
         tasks=tuple(_task_row(state, task, now) for task in state.tasks.values()),
         counts={status: n for status, n in state.counts.items() if n},
         driver=driver,
@@ -189,6 +197,8 @@ def run_reason(state: RunState, now: float) -> str | None:
         return f"the account's {name} window is used up to {share:.0%}, until {clock(ends_at)}"
     if state.missing:
         return f"waiting for tasks that are not added: {', '.join(sorted(state.missing))}"
+    if lanes := state.settings.paused_lanes:
+        return f"paused: lane {', '.join(lanes)}"
     return None
 
 
@@ -272,6 +282,8 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         deadline=lease.dispatched_at + lease.timeout_s if lease else None,
         running_s=round(max(0.0, now - lease.dispatched_at), 1) if lease else None,
         not_before=task.not_before if task.status is TaskStatus.COOLING else None,
+        priority=task.priority,
+        paused=None if is_over else task.paused,
         stale=task.stale,
     )
 
@@ -283,6 +295,14 @@ def _worktree(state: RunState, task: TaskState) -> str | None:
 
 
 def _reason(state: RunState, task: TaskState) -> str | None:
+    why = _why(state, task)
+    if task.paused is None or task.status.is_terminal:
+        return why
+    is_next = task.status is TaskStatus.READY
+    return f"paused: {task.paused}" + ("" if is_next or not why else f"; {why}")
+
+
+def _why(state: RunState, task: TaskState) -> str | None:
     match task.status:
         case TaskStatus.WAITING:
             return "after " + ", ".join(
@@ -294,6 +314,9 @@ def _reason(state: RunState, task: TaskState) -> str | None:
             return f"not before {until}"
         case TaskStatus.READY:
             limit = budget_used_up(state, task)
+            lane = lane_of(task.stage, state.mode)
+            if lane in state.settings.paused_lanes:
+                return f"lane {lane} is paused"
             return limit.in_words if limit else "next in line"
         case TaskStatus.RUNNING:
             lease = task.lease

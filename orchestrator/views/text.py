@@ -242,5 +242,7 @@ def _cells(task: TaskRow, *, is_at_rest: bool) -> tuple[str, ...]:
 
 def _remark(task: TaskRow, *, at_work: bool) -> str:
     """A finished task's branch comes first: it is what there is to fetch."""
-    told = [task.branch if not at_work else None, task.reason]
+    is_placed = bool(task.priority) and not task.state.is_terminal
+    placed = f"priority {task.priority}" if is_placed else None
+    told = [task.branch if not at_work else None, placed, task.reason]
     return "; ".join(each for each in told if each) or task.title

@@ -47,7 +47,8 @@ from orchestrator.core.events import (
     WindowObserved,
 )
 from orchestrator.core.model import Outcome, TaskId
-from orchestrator.core.words import in_words
+from orchestrator.core.options import flattened
+from orchestrator.core.words import in_words, plain
 from orchestrator.views.moments import clock, duration, told_at
 from orchestrator.views.text import cut
 
@@ -110,8 +111,10 @@ def _again(event: RetryScheduled) -> str:
     return f"again{at}: {event.stage}, attempt {event.attempt}{_because(event.reason)}"
 
 
-def _pairs(changes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in changes.items())
+def _set(event: SettingsChanged | TaskChanged) -> str:
+    pairs = ", ".join(f"{key} = {plain(each)}" for key, each in flattened(event.changes).items())
+    by = f" by {event.by}" if event.by else ""
+    return f"{'taken back' if event.undoes else 'set'}{by}: {pairs}{_because(event.reason)}"
 
 
 def _because(reason: str) -> str:
@@ -124,8 +127,8 @@ def _nothing(_: object) -> None:
 
 TEXTS: Mapping[type, Callable[[Any], str | None]] = {
     RunCreated: lambda e: f"run created for {e.project.name}",
-    SettingsChanged: lambda e: f"set {_pairs(e.changes)}{_because(e.reason)}",
-    TaskChanged: lambda e: f"set {_pairs(e.changes)}{_because(e.reason)}",
+    SettingsChanged: _set,
+    TaskChanged: _set,
     HistoryLoaded: _nothing,
     ForecastMade: lambda e: (
         f"expected to end by {clock(e.finish_at[1])} (p50), for {e.cost_usd[1]:.2f} USD"
