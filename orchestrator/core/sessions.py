@@ -41,9 +41,10 @@ def book_call(task: TaskState, event: StageRecorded) -> None:
 
 
 def _book_cost(session: Session, cost: CallCost) -> None:
-    """A total that has grown settles what was estimated before it; another says nothing of it."""
+    """A total that has grown settles what was estimated before it, and so does one that is
+    smaller: the client counts anew.  The same one again, or none, says nothing."""
     total_usd = cost.session_total_usd or 0.0
-    if total_usd <= session.total_usd:
+    if not total_usd or total_usd == session.total_usd:
         session.estimated_usd += cost.cost_usd
         return
     session.estimated_usd = cost.estimated_usd

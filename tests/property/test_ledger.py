@@ -5,6 +5,7 @@ came to no result, and says its totals in whole, twice, late, or not at all.
 """
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,9 +118,21 @@ def cost_of(task: TaskState, said: bytes) -> CallCost | None:
     return reader.seen.meter.call_cost(before, reader.seen.version, asked_at_least(MODEL, 400))
 
 
+ABSURD: dict[str, Any] = {
+    "no figure": "?",
+    "negative": -1,
+    "true": True,
+    "huge": 1.7e308,
+    "infinite": math.inf,
+    "not a number": math.nan,
+    "list": [1.0],
+    "dear": 1_000_000.5,
+}
+"""What stands in a result in place of its total."""
+
 calls = st.tuples(
     st.lists(st.integers(1, 50_000), max_size=4),
-    st.sampled_from(("result", "result", "twice", "late", "killed", "no figure", "negative")),
+    st.sampled_from(("result", "result", "twice", "late", "killed", *ABSURD)),
 )
 
 
@@ -133,13 +146,12 @@ def test_the_calls_of_a_session_sum_to_what_it_cost(
     truth = 0.0
     guesses = 0.0
     for requests, ends in course:
-        figure = {"no figure": "?", "negative": -1}.get(ends)
-        said = client.call(requests, ends=ends, figure=figure)
+        said = client.call(requests, ends=ends, figure=ABSURD.get(ends))
         used = usd([Tokens(MODEL, 10, tokens, 0, 0) for tokens in requests])
         truth += used
         cost = cost_of(task_after(*costs), said)
         assert cost is not None
-        is_known = ends not in {"killed", "no figure", "negative"}
+        is_known = ends != "killed" and ends not in ABSURD
         assert cost.metered == is_known
         if not is_known:
             assert cost.cost_usd > 0, "a call without a figure is never free"
@@ -150,6 +162,72 @@ def test_the_calls_of_a_session_sum_to_what_it_cost(
     if says_own:
         # All that is booked beside the truth: requests that may never have been sent.
         assert guesses <= len(course) * 100 * price_of(MODEL).input / 1e6 + MICRO
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(1, 50_000), min_size=1, max_size=4),
+            st.sampled_from(("result", "twice", "late", "killed", *ABSURD)),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.booleans(),
+    st.sampled_from(("2.1.221", "2.1.332", "")),
+)
+def test_no_work_is_free_where_the_client_counts_anew(
+    course: list[tuple[list[int], str, bool]], says_own: bool, version: str
+) -> None:
+    """In its middle the totals begin again: they shrink, stay, grow, or are missing."""
+    client = Client(remembers=True, says_own=says_own, version=version)
+    costs: list[CallCost] = []
+    for requests, ends, counts_anew in course:
+        if counts_anew:
+            client.total = []
+        cost = cost_of(
+            task_after(*costs), client.call(requests, ends=ends, figure=ABSURD.get(ends))
+        )
+        assert cost is not None
+        assert 0 < cost.cost_usd < 100
+        costs.append(cost)
+        used = usd([Tokens(MODEL, 10, tokens, 0, 0) for tokens in requests])
+        if says_own and ends in {"result", "twice", "late"}:
+            assert cost.cost_usd >= used - MICRO, "what the client itself says of the call"
+
+
+def test_a_total_that_shrank_is_where_the_next_is_counted_from() -> None:
+    costs: list[CallCost] = []
+    for total_usd in (0.5, 0.3, 0.6, 0.6):
+        said = stream(
+            [
+                init("2.1.332"),
+                message("m", Tokens(MODEL, 10, 1000, 0, 0)),
+                {"type": "result", "subtype": "success", "total_cost_usd": total_usd},
+            ]
+        )
+        cost = cost_of(task_after(*costs), said)
+        assert cost is not None
+        costs.append(cost)
+    assert [round(cost.cost_usd, 6) for cost in costs] == [0.5, 0.3, 0.3, 0.01503]
+    assert [cost.metered for cost in costs] == [True, True, True, False]
+
+
+def test_a_second_result_that_says_less_takes_nothing_back() -> None:
+    said = stream(
+        [
+            init("2.1.332"),
+            message("m1", Tokens(MODEL, 10, 1000, 0, 0)),
+            {"type": "result", "subtype": "success", "total_cost_usd": 0.5},
+            message("m2", Tokens(MODEL, 10, 1000, 0, 0)),
+            {"type": "result", "subtype": "success", "is_error": True, "total_cost_usd": 0},
+        ]
+    )
+    cost = cost_of(task_after(), said)
+    assert cost is not None
+    assert (round(cost.cost_usd, 6), cost.metered) == (0.51503, False)
 
 
 def test_a_start_that_nobody_answered_costs_its_prompt() -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.execution.claude.wire import count, mapping, number
+from adapters.execution.claude.wire import USD_MAX, count, mapping, name, number, usd
 from orchestrator.core.model import CallCost, ModelUsage
 
 CUMULATIVE_SINCE = (2, 1, 277)
@@ -23,6 +23,9 @@ CUMULATIVE_SINCE = (2, 1, 277)
 
 _OPEN_MESSAGES_MAX = 64
 CHARS_PER_TOKEN = 4
+_MODELS_MAX = 50
+_OTHER = "others"
+"""What stands for the models beyond these."""
 _SAME_USD = 1e-6
 
 
@@ -63,7 +66,7 @@ class Totals(NamedTuple):
 
     total_usd: float
     is_reported: bool
-    """There was a usable figure; otherwise ``total_usd`` is 0."""
+    """There was a usable figure; otherwise all else is empty."""
     by_model: dict[str, ModelUsage]
     """Over the session, with clients that accumulate."""
     own: dict[str, ModelUsage] | None
@@ -71,26 +74,31 @@ class Totals(NamedTuple):
 
 
 def totals(result: Mapping[str, Any]) -> Totals:
+    total_usd = usd(result.get("total_cost_usd"))
+    if total_usd is None:
+        return Totals(total_usd=0.0, is_reported=False, by_model={}, own=None)
     own = result.get("model_usage_since_last_result")
-    usd = number(result.get("total_cost_usd"))
+    is_own = isinstance(own, dict) and all(
+        usd(mapping(usage).get("costUSD", 0)) is not None for usage in own.values()
+    )
     return Totals(
-        total_usd=max(usd or 0.0, 0.0),
-        is_reported=usd is not None and usd >= 0,
+        total_usd=total_usd,
+        is_reported=True,
         by_model=_by_model(result.get("modelUsage")),
-        own=_by_model(own) if isinstance(own, dict) else None,
+        own=_by_model(own) if is_own else None,
     )
 
 
 def _by_model(value: Any) -> dict[str, ModelUsage]:
     return {
-        model[:100]: ModelUsage(
+        name(model): ModelUsage(
             input_tokens=count(usage.get("inputTokens")),
             output_tokens=count(usage.get("outputTokens")),
             cache_read_tokens=count(usage.get("cacheReadInputTokens")),
             cache_write_tokens=count(usage.get("cacheCreationInputTokens")),
-            cost_usd=max(number(usage.get("costUSD")) or 0.0, 0.0),
+            cost_usd=usd(usage.get("costUSD")) or 0.0,
         )
-        for model, usage in list(mapping(value).items())[:50]
+        for model, usage in list(mapping(value).items())[:_MODELS_MAX]
         if isinstance(usage, dict)
     }
 
@@ -105,6 +113,8 @@ class Meter:
         self._paid: deque[str] = deque(maxlen=_OPEN_MESSAGES_MAX)
         """Messages that a result accounted for: their lines may come late, or twice."""
         self._unaccounted: dict[str, ModelUsage] = {}
+        self._accounted: dict[str, ModelUsage] = {}
+        """What a result has paid for, as it would have been estimated."""
 
     def message(self, message_id: str, tokens: Tokens, chars: int) -> None:
         """Lines of one message repeat its usage: the largest figure of each kind counts.
@@ -125,11 +135,13 @@ class Meter:
     def result(self, found: Totals) -> None:
         """A line that comes twice is known by its total, which has not grown.
 
-        One without any figure takes nothing from what others have said, or will say.
+        One without any figure, or with a smaller total than before, takes nothing from what
+        others have said, or will say; and what was used since is not paid for by it.
         """
-        is_silent = not (found.is_reported or found.by_model or found.own)
-        if is_silent:
+        if not found.is_reported:
             self.last = self.last or found
+            return
+        if self.last is not None and found.total_usd < self.last.total_usd - _SAME_USD:
             return
         has_grown = self.last is None or found.total_usd > self.last.total_usd + _SAME_USD
         self.last = found
@@ -137,10 +149,10 @@ class Meter:
             self._own = None
         elif self._own is not None and has_grown:
             self._own = _sum(self._own, found.own)
-        if found.total_usd > 0:
+        if has_grown and found.total_usd > 0:
             self._paid.extend(self._open)
-            self._open.clear()
-            self._unaccounted.clear()
+            self._accounted = _sum(self._accounted, self._estimate())
+            self._unaccounted = {}
 
     def call_cost(
         self, before: Mapping[str, Any], version: str, asked: Tokens | None = None
@@ -157,11 +169,14 @@ class Meter:
             estimate = self._estimate()
         if self.last is None and not estimate:
             return None
-        metered, usd = self._metered(before, version)
-        estimated_usd = sum(usage.cost_usd for usage in estimate.values())
+        metered, metered_usd = self._metered(before, version)
+        if metered_usd <= 0 and self._accounted:
+            # It was at work, and its totals have not grown: they tell of something else.
+            metered, metered_usd, estimate = {}, 0.0, _sum(estimate, self._accounted)
+        estimated_usd = min(sum(usage.cost_usd for usage in estimate.values()), USD_MAX)
         by_model = _sum(metered, estimate)
         return CallCost(
-            cost_usd=usd + estimated_usd,
+            cost_usd=metered_usd + estimated_usd,
             session_total_usd=self._session_total(before),
             metered=not estimate,
             estimated_usd=estimated_usd,
@@ -208,7 +223,9 @@ class Meter:
         tokens = tokens._replace(output=max(tokens.output, chars // CHARS_PER_TOKEN))
         if any(tokens[1:]):
             usage = usage_at_list_price(tokens)
-            self._unaccounted = _sum(self._unaccounted, {tokens.model: usage})
+            known = self._unaccounted
+            is_one_more = tokens.model not in known and len(known) >= _MODELS_MAX
+            self._unaccounted = _sum(known, {_OTHER if is_one_more else tokens.model: usage})
 
 
 def asked_at_least(model: str, prompt_chars: int) -> Tokens:

@@ -166,7 +166,7 @@ def _init(seen: Seen, event: Mapping[str, Any]) -> Unwanted | None:
     seen.started = True
     seen.is_final = False
     seen.session_id = wire.text(event.get("session_id"), 100)
-    seen.model = wire.text(event.get("model"), 100)
+    seen.model = wire.name(event.get("model"))
     seen.version = wire.text(event.get("claude_code_version"), 50)
     seen.api_key_source = wire.text(event.get("apiKeySource"), 50)
     return Unwanted(seen.bills_wrongly) if seen.bills_wrongly else None
@@ -174,7 +174,7 @@ def _init(seen: Seen, event: Mapping[str, Any]) -> Unwanted | None:
 
 def _assistant(seen: Seen, event: Mapping[str, Any]) -> Answered | None:
     message = wire.mapping(event.get("message"))
-    model = wire.text(message.get("model"), 100)
+    model = wire.name(message.get("model"))
     seen.timestamp = wire.text(event.get("timestamp"), 50) or seen.timestamp
     seen.error = wire.text(event.get("error"), 100)
     blocks = message.get("content")
@@ -196,14 +196,18 @@ def _assistant(seen: Seen, event: Mapping[str, Any]) -> Answered | None:
         wire.text(message.get("id"), 200),
         Tokens(
             model=model,
-            input=wire.count(usage.get("input_tokens")),
-            output=wire.count(usage.get("output_tokens")),
-            cache_read=wire.count(usage.get("cache_read_input_tokens")),
-            cache_write=wire.count(usage.get("cache_creation_input_tokens")),
+            input=_tokens(usage, "input_tokens"),
+            output=_tokens(usage, "output_tokens"),
+            cache_read=_tokens(usage, "cache_read_input_tokens"),
+            cache_write=_tokens(usage, "cache_creation_input_tokens"),
         ),
         chars=sum(map(_chars, blocks)),
     )
     return Answered() if is_first else None
+
+
+def _tokens(usage: Mapping[str, Any], kind: str) -> int:
+    return wire.count(usage.get(kind), wire.MESSAGE_TOKENS_MAX)
 
 
 def _chars(block: Mapping[str, Any]) -> int:

@@ -14,10 +14,11 @@ WINDOWS_MAX = 16
 def windows_in(info: Mapping[str, Any]) -> dict[str, Window]:
     """By name.  ``info``: the event's ``rate_limit_info``."""
     windows = {
-        name[:50]: _window(name[:50], wire.mapping(value))
-        for name, value in list(wire.mapping(info.get("unifiedWindows")).items())[:WINDOWS_MAX]
+        name: _window(name, wire.mapping(value))
+        for told, value in list(wire.mapping(info.get("unifiedWindows")).items())[:WINDOWS_MAX]
+        if (name := wire.name(told, 50))
     }
-    named = wire.text(info.get("rateLimitType"), 50)
+    named = wire.name(info.get("rateLimitType"), 50)
     if named and (named not in windows or info.get("status") == "rejected"):
         windows[named] = _window(named, info)
     if is_paid_beyond(info):

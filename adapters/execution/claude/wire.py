@@ -13,6 +13,12 @@ import msgspec
 _STARTS_MAX = 8
 """How many places in a line with noise are tried as the start of its object."""
 
+USD_MAX = 1_000_000.0
+"""No session costs more: as for a result that is recorded by hand."""
+COUNT_MAX = 10**12
+"""Of tokens: more than any session has."""
+MESSAGE_TOKENS_MAX = 10**8
+"""More than any model reads or says at once."""
 _EPOCH_MS_MIN = 1e12
 """As milliseconds it is in the year 2001, as seconds in one that nobody means."""
 _SHARE_MAX = 1.1
@@ -95,10 +101,21 @@ def number(value: Any) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def count(value: Any) -> int:
-    """A whole number from 0; 0 for anything else."""
+def count(value: Any, most: int = COUNT_MAX) -> int:
+    """A whole number from 0; 0 for anything else, and for what cannot be."""
     found = number(value)
-    return int(found) if found is not None and 0 < found < 1e15 else 0
+    return int(found) if found is not None and 0 < found <= most else 0
+
+
+def usd(value: Any) -> float | None:
+    """What something cost; None for what nothing can have cost."""
+    found = number(value)
+    return found if found is not None and 0 <= found <= USD_MAX else None
+
+
+def name(value: Any, chars_max: int = 100) -> str:
+    """Of a model, a window, a tool: on one line, and nothing in it but what can be printed."""
+    return one_line(value, chars_max) if isinstance(value, str) else ""
 
 
 def moment(value: Any) -> float | None:
