@@ -200,6 +200,10 @@ class HostIdentity(Record, frozen=True, kw_only=True):
     pid_namespace: str = ""
 
 
+USD_MAX = 1_000_000.0
+"""No call and no session costs more: what is said beyond it was not meant."""
+
+
 class ModelUsage(Record, frozen=True, kw_only=True):
     input_tokens: int = 0
     output_tokens: int = 0
@@ -207,9 +211,16 @@ class ModelUsage(Record, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     cost_usd: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.cost_usd <= USD_MAX:
+            msgspec.structs.force_setattr(self, "cost_usd", 0.0)
+
 
 class CallCost(Record, frozen=True, kw_only=True):
-    """What one model call cost, by itself, although the client reports session totals."""
+    """What one model call cost, by itself, although the client reports session totals.
+
+    Whoever made it, sums of it are finite: a figure that cannot be is one that was not reported.
+    """
 
     cost_usd: float
     """This call's own cost in USD: an estimate at list prices."""
@@ -224,6 +235,13 @@ class CallCost(Record, frozen=True, kw_only=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     by_model: dict[str, ModelUsage] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if 0.0 <= self.cost_usd <= USD_MAX and 0.0 <= self.estimated_usd <= USD_MAX:
+            return
+        for name, value in (("cost_usd", 0.0), ("estimated_usd", 0.0), ("metered", False)):
+            msgspec.structs.force_setattr(self, name, value)
+        msgspec.structs.force_setattr(self, "session_total_usd", None)
 
 
 class Window(Record, frozen=True, kw_only=True):
@@ -309,7 +327,7 @@ class StageResult(Record, frozen=True, kw_only=True):
     raw_output: str | None = None
     session_id: SessionId | None = None
     usage: dict[str, Any] | None = None
-    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=USD_MAX)] | None = None
     """Bounded, because it goes into a bill that a budget is held by."""
     lane_used: str | None = None
     completed_at: str | float | None = None

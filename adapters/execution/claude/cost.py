@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from adapters.execution.claude.wire import USD_MAX, count, mapping, name, number, usd
-from orchestrator.core.model import CallCost, ModelUsage
+from adapters.execution.claude.wire import count, mapping, name, number, usd
+from orchestrator.core.model import USD_MAX, CallCost, ModelUsage
 
 CUMULATIVE_SINCE = (2, 1, 277)
 """The first client whose totals run over a resumed session."""
@@ -176,7 +176,7 @@ class Meter:
         estimated_usd = min(sum(usage.cost_usd for usage in estimate.values()), USD_MAX)
         by_model = _sum(metered, estimate)
         return CallCost(
-            cost_usd=metered_usd + estimated_usd,
+            cost_usd=min(metered_usd + estimated_usd, USD_MAX),
             session_total_usd=self._session_total(before),
             metered=not estimate,
             estimated_usd=estimated_usd,

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from orchestrator.core.model import USD_MAX
+
 _STARTS_MAX = 8
 """How many places in a line with noise are tried as the start of its object."""
 
-USD_MAX = 1_000_000.0
-"""No session costs more: as for a result that is recorded by hand."""
 COUNT_MAX = 10**12
 """Of tokens: more than any session has."""
 MESSAGE_TOKENS_MAX = 10**8
