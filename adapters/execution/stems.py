@@ -218,5 +218,5 @@ def _read(path: Path, kind: type[T]) -> T | None:
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=kind)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

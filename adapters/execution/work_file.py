@@ -28,7 +28,7 @@ def read_work(stem: Stem, lease: Lease) -> WorkItem | None:
     try:
         work = msgspec.json.decode(stem.work.read_bytes(), type=WorkItem)
         prompt = stem.prompt.read_text("utf-8", "replace")
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if work.content_hash != lease.content_hash:
         return None

@@ -48,13 +48,13 @@ def read(path: Path) -> Standing:
         return Standing()
     try:
         version = msgspec.json.decode(data, type=_Version).v
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Damaged("it is damaged, and will be begun anew") from error
     if version != VERSION:
         raise NotShared(f"it is of version {version}, and this program reads {VERSION}")
     try:
         return msgspec.json.decode(data, type=_File).standing
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotShared(f"it cannot be read: {error}") from error
 
 

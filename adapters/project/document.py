@@ -16,6 +16,7 @@ from adapters.project.mistakes import LineOf, Where, at
 from adapters.project.text import parse_toml, read_text
 from adapters.project.toml_lines import nearest_line, toml_positions
 from orchestrator.core.errors import Usage
+from orchestrator.given_file import DATA_BYTES_MAX
 
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -28,7 +29,7 @@ class Document(NamedTuple):
 
 def read_document(path: Path, shown: str) -> Document:
     """Raises Usage.  The ending of the name says which of the three it is."""
-    text = read_text(path, shown)
+    text = read_text(path, shown, DATA_BYTES_MAX)
     match path.suffix.lower():
         case ".toml":
             return Document(parse_toml(text, shown), toml_positions(text))

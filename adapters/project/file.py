@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from adapters.project.mistakes import LineOf, at, usage_of
 from adapters.project.schema import ModelStageTable, ProjectFile, StagesTable
-from adapters.project.text import parse_toml, read_text, shown_path
+from adapters.project.text import parse_toml, read_text, shown_path, why_not
 from adapters.project.toml_lines import toml_positions
 from orchestrator.core.errors import OrchestratorError, Refused, Usage
 from orchestrator.core.settings import (
@@ -26,6 +26,7 @@ from orchestrator.core.settings import (
     StageSettings,
     TaskSource,
 )
+from orchestrator.given_file import read_given
 
 PROJECT_FILE = Path(".orchestrator", "project.toml")
 ENTRY_POINTS = "orchestrator.project_adapters"
@@ -193,10 +194,9 @@ def _stages(
 
 def _prompt(path: Path, written: str, key: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_given(path).decode("utf-8-sig")
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Usage(f'{key}: "{written}": {reason} (looked for {path})') from error
+        raise Usage(f'{key}: "{written}": {why_not(error)} (looked for {path})') from error
     except UnicodeDecodeError as error:
         raise Usage(f'{key}: "{written}" is not UTF-8 text') from error
     if not text.strip():

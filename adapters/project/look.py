@@ -36,14 +36,14 @@ def name_in(root: Path) -> str | None:
 def _toml(path: Path) -> Any:
     try:
         return tomllib.loads(text_of(path))
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return {}
 
 
 def _json(path: Path) -> Any:
     try:
         return json.loads(text_of(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
 
 

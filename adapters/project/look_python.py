@@ -54,7 +54,7 @@ class _Python(NamedTuple):
     def read(cls, root: Path) -> "_Python":
         try:
             pyproject = tomllib.loads(text_of(root / "pyproject.toml"))
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             pyproject = {}
         names = ("requirements-dev.txt", "dev-requirements.txt", "requirements.txt")
         requirements = tuple(name for name in names if (root / name).exists())

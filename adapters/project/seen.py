@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.settings import Commands
+from orchestrator.given_file import DATA_BYTES_MAX, read_given
 
 
 class Seen(NamedTuple):
@@ -19,7 +20,7 @@ def first_of(root: Path, *names: str) -> str | None:
 
 def text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_given(path, DATA_BYTES_MAX).decode("utf-8", "replace")
     except OSError:
         return ""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from adapters.project.mistakes import at
 from orchestrator.core.errors import Usage
+from orchestrator.given_file import WRITTEN_BYTES_MAX, read_given
 
 _POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -18,16 +19,23 @@ def shown_path(path: Path) -> str:
     return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
 
 
-def read_text(path: Path, shown: str) -> str:
+def read_text(path: Path, shown: str, bytes_max: int = WRITTEN_BYTES_MAX) -> str:
     try:
-        data = path.read_bytes()
+        data = read_given(path, bytes_max)
     except OSError as error:
-        raise Usage(f"{shown}: {(error.strerror or str(error)).lower()}") from error
+        raise Usage(f"{shown}: {why_not(error)}") from error
+    except ValueError as error:  # a NUL byte in its name
+        raise Usage(f"{shown!r} names no file") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Usage(at(shown, line, "not UTF-8 text")) from error
+
+
+def why_not(error: OSError) -> str:
+    said = error.strerror or str(error)
+    return said[:1].lower() + said[1:]
 
 
 def parse_toml(text: str, shown: str) -> dict[str, Any]:

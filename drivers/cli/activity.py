@@ -18,7 +18,7 @@ def readable(line: bytes) -> Iterator[str]:
     """What one line of a ``.stream.jsonl`` tells: of claude, or of a deterministic stage."""
     try:
         message = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     if not isinstance(message, dict):
         return

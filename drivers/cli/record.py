@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +10,7 @@ from drivers.cli.context import Context
 from orchestrator.core.errors import ExitStatus, Refused, Usage
 from orchestrator.core.model import ResultStatus, Stage, StageResult
 from orchestrator.core.words import nearest
+from orchestrator.given_file import DATA_BYTES_MAX, in_words, read_given
 
 if TYPE_CHECKING:
     from orchestrator.journal.live import LiveRun
@@ -45,30 +45,61 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     return ExitStatus.DONE
 
 
+NESTED_MAX = 100
+"""Lists and objects within each other: what is kept has to be read again at any time."""
+
+
 class NoResult(Usage):
     """The file is no stage result at all, whatever is outstanding."""
 
 
 def _read(path: str) -> bytes:
     if path == "-":
-        return sys.stdin.buffer.read()
+        return _read_stdin()
     try:
-        return Path(path).read_bytes()
+        return read_given(path, DATA_BYTES_MAX)
     except OSError as error:
         raise Usage(f"--result {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise Usage(f"--result {path!r} names no file") from error
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise Usage("--result -: there is no standard input")
+    try:
+        data = sys.stdin.buffer.read(DATA_BYTES_MAX + 1)
+    except OSError as error:
+        raise Usage(f"--result -: standard input cannot be read: {error.strerror}") from error
+    if len(data) > DATA_BYTES_MAX:
+        raise Usage(f"--result -: more than {in_words(DATA_BYTES_MAX)}")
+    return data
 
 
 def _parse(data: bytes, path: str) -> StageResult:
     try:
         written = msgspec.json.decode(data)
+        if _is_deeper(written, NESTED_MAX):
+            raise NoResult(f"{path} is no stage result: nested more than {NESTED_MAX} deep")
         if isinstance(written, dict) and (mistake := _mistake(written)):
             raise NoResult(f"{path} is no stage result: {mistake}")
         result = msgspec.convert(written, StageResult)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise NoResult(f"{path} is no stage result: {error}") from error
+    except RecursionError as error:
+        raise NoResult(f"{path} is no stage result: nested too deeply") from error
     if result.status is not ResultStatus.SUCCESS and not result.error:
         raise NoResult(f"{path} is no stage result: a {result.status} needs an `error`")
     return result
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Without recursion, which has a bound of its own."""
+    held = [value]
+    for _ in range(levels):
+        nested = (each for each in held if isinstance(each, dict | list))
+        held = [v for each in nested for v in (each.values() if isinstance(each, dict) else each)]
+    return any(isinstance(each, dict | list) for each in held)
 
 
 def _mistake(written: dict[str, Any]) -> str:

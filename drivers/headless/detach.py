@@ -78,7 +78,7 @@ def has_begun(path: Path, offset: int, pid: int) -> bool:
     for line in _after(path, offset).split(b"\n")[:-1]:
         try:
             record = msgspec.json.decode(line, type=_Record)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue  # torn by an earlier driver's end
         if record.type == "driver_start":
             mine = record.pid == pid

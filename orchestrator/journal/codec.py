@@ -116,7 +116,7 @@ def decode(line: bytes) -> Line:
             event = _decode_event(line)
         else:
             event = Unknown(type=envelope.type)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         _refuse_other_format(line)
         raise Unreadable(str(error)) from error
     return _line(envelope, event)
@@ -145,6 +145,8 @@ def is_torn(line: bytes) -> bool:
     """Of a whole line that decode() refuses: a write that was cut off leaves no JSON object."""
     try:
         return not isinstance(msgspec.json.decode(line), dict)
+    except RecursionError:
+        return not (line.startswith(b"{") and line.endswith(b"}"))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return True
 
@@ -155,7 +157,7 @@ def _decode_at_once(whole_lines: bytes) -> list[Line] | None:
     try:
         envelopes = _decode_envelopes(whole_lines)
         events = _decode_events(whole_lines)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not len(envelopes) == len(events) == whole_lines.count(b"\n"):
         return None
@@ -210,7 +212,7 @@ def _refuse_other_format(line: bytes) -> None:
     """Another format's line need not fit our envelope; its version can still be read."""
     try:
         version = _decode_version(line).v
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
     if version > VERSION:
         raise WrittenByNewer(version)

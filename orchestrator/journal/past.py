@@ -91,7 +91,7 @@ def read_past(store: RunStore, project: Project) -> Past:
             break
         try:
             history = _read(path)
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             unread.append(f"{path}: {problem}")
             continue
         if _is_of(history, project):

@@ -229,7 +229,7 @@ def _read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object that another process wrote, or None: it was not synced either."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -272,7 +272,7 @@ def _has_rows(path: Path, expected: int) -> bool:
                     return False
     except FileNotFoundError:
         return expected == 0
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return lines == len(seen) == expected
 

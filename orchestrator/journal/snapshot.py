@@ -91,7 +91,7 @@ def whole_snapshot(store: RunStore) -> Snapshot | None:
     abbreviation, is not known yet."""
     try:
         snapshot = decode(store.snapshot_path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if snapshot.form != _form() or snapshot.position.seq != snapshot.state.seq:
         return None

@@ -118,7 +118,7 @@ def since_last_start(path: Path) -> Iterator[Line]:
     for raw in data.split(b"\n"):
         try:
             yield _decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from adapters.execution.utf8 import in_utf8
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.settings import AgentSettings, Project
+from orchestrator.given_file import read_given
 
 PASSED = frozenset(
     {
@@ -108,8 +109,8 @@ def read_oauth_token(project: Project) -> str:
     path = Path(project.root, os.path.expanduser(name))
     remedy = "write the output of `claude setup-token` into it, or correct agent.oauth_token_file"
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        token = read_given(path).decode().strip()
+    except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise EnvironmentFault(f"cannot read the token file {path}: {why}; {remedy}") from error
     if not token or any(char.isspace() for char in token):

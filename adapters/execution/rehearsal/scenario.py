@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from adapters.execution.rehearsal.account import Account
 from adapters.execution.rehearsal.sessions import Usage
+from orchestrator.given_file import DATA_BYTES_MAX, read_given
 
 
 class ScenarioError(Exception):
@@ -102,10 +103,11 @@ def load(path: str | None) -> Scenario:
     if path is None:
         return Scenario()
     try:
-        with open(path, "rb") as file:
-            raw = file.read()
+        raw = read_given(path, DATA_BYTES_MAX)
         data = json.loads(raw) if path.endswith(".json") else _toml(raw.decode())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ScenarioError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
         raise ScenarioError(f"{path}: {error}") from None
     try:
         _known(data, _TOP, "the scenario")
@@ -192,8 +194,10 @@ def _overlay(root: str, where: str) -> tuple[Step, ...]:
         folders.sort()
         for name in sorted(files):
             path = os.path.join(folder, name)
-            with open(path, encoding="utf-8") as file:
-                content = file.read()
+            try:
+                content = read_given(path, DATA_BYTES_MAX).decode()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ScenarioError(f"{where}: {path} is no text to overlay: {error}") from None
             inside = os.path.relpath(path, root).removesuffix("-tpl")
             steps.append(Step("Write", {"file_path": inside, "content": content}))
     return tuple(steps)

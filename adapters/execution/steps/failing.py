@@ -146,7 +146,7 @@ class Failing:
             return False
         try:
             event = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         if event.get("Action") == "fail":
             self._add(f"{event.get('Package', '')} {event.get('Test', '')}".strip())

@@ -26,7 +26,7 @@ class Inputs:
     def parse(cls, text: str | bytes) -> "Inputs":
         try:
             fields = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Usage(f"the inputs of this step are not JSON: {error}") from error
         if not isinstance(fields, dict):
             raise Usage("the inputs of this step are not a JSON object")
