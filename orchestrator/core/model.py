@@ -200,7 +200,7 @@ class HostIdentity(Record, frozen=True, kw_only=True):
     pid_namespace: str = ""
 
 
-USD_MAX = 1_000_000.0
+USD_MAX = 1_000_000
 """No call and no session costs more: what is said beyond it was not meant."""
 
 
