@@ -10,6 +10,8 @@ from orchestrator.core.plan import Plan
 from orchestrator.core.state import RunState
 from orchestrator.views.driver_log import BY_HAND
 
+ONE_GOES_FIRST = "one stage goes first after the pause; the others when it has succeeded"
+
 
 def pulse_of(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool) -> Pulse:
     is_hosts = due.limited_by in resources.NAMES  # nobody knows until when it is short
@@ -36,6 +38,8 @@ def by_hand(state: RunState) -> str:
 def _reason(state: RunState, due: Plan, *, is_preparing: bool) -> str | None:
     if due.limited_by == "cooldown":
         return state.cooldown_reason
+    if due.limited_by == "canary" and state.canary == "model":
+        return ONE_GOES_FIRST
     if due.limited_by == "canary" and not state.in_flight:
         return "another driver of the account asks whether its limit is over"
     if due.limited_by in resources.NAMES and not state.in_flight:
@@ -43,7 +47,9 @@ def _reason(state: RunState, due: Plan, *, is_preparing: bool) -> str | None:
     if is_about_pausing(due.stalled) and not is_preparing:
         return paused_in_part(state, due.stalled)
     names = "" if is_preparing else by_hand(state)
-    return f"{BY_HAND}{names}" if names else None
+    if names:
+        return f"{BY_HAND}{names}"
+    return state.paused if due.limited_by == "paused" else None
 
 
 def _doing(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool) -> DriverState:

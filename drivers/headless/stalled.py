@@ -35,7 +35,7 @@ def why_stalled(state: RunState, stalled: str) -> str:
         return out_of_money(state)
     if stalled == "cooldown" and state.cooldown_until is not None:
         return f"cooldown: {state.cooldown_reason}; come back at {clock(state.cooldown_until)}"
-    if stalled == "canary":
+    if stalled == "canary" and state.canary == "account":
         return "canary: another stage asks just now whether the account's limit is over"
     if is_about_pausing(stalled):
         return paused_in_part(state, stalled)

@@ -4,7 +4,9 @@ What each cause leads to is a row of follows.FOLLOWS.  A crash, a limit or an ou
 spends no attempt; only a verdict about the work does.
 """
 
-from orchestrator.core import crashes, crowding, limits
+from collections.abc import Sequence
+
+from orchestrator.core import breakers, crashes, crowding, limits
 from orchestrator.core.errors import StaleReport
 from orchestrator.core.events import (
     CascadeBlocked,
@@ -35,10 +37,15 @@ def decide(state: RunState, report: Report, now: float) -> tuple[KnownEvent, ...
         is_last = task.stage is task.pipeline.stages[-1]
         outcome = Outcome.COMPLETED if is_last else Outcome.ADVANCED
         recorded = _record(lease, report, outcome)
-        return (recorded, *limits.passed(state, lease, report.ending, now))
-    events = _failed(state, task, lease, report, now)
-    again = _same_attempt(task, lease, report, signature=signature_of(task.stage, report.ending))
-    return tuple(in_place_of(state, events, again, report.ending.error))
+        events: Sequence[KnownEvent]
+        events = (recorded, *limits.passed(state, lease, report.ending, now))
+    else:
+        events = _failed(state, task, lease, report, now)
+        signature = signature_of(task.stage, report.ending)
+        again = _same_attempt(task, lease, report, signature=signature)
+        events = in_place_of(state, events, again, report.ending.error)
+        events = breakers.idle_in_place_of(state, lease, events, again)
+    return (*events, *breakers.too_dear(state, lease, events))
 
 
 def _failed(
@@ -139,7 +146,7 @@ def _fail(
         _record(lease, report, Outcome.FAILED, signature),
         failed,
         *(CascadeBlocked(task_id=dependent, because=task.id) for dependent in doomed),
-        *_trip_breaker(state, signature, ending=1 + len(doomed)),
+        *breakers.too_many_failed(state, failed, ending=1 + len(doomed), lease=lease),
     )
 
 
@@ -160,29 +167,12 @@ def give_up(
     if FOLLOWS[task.stage, cause] is Follow.HOLD:
         return (TaskHeld(task_id=task.id, reason=reason + _kept(task, cause)),)
     doomed = doomed_dependents(state, task.id)
+    failed = TaskFailed(task_id=task.id, stage=task.stage, reason=reason)
     return (
-        TaskFailed(task_id=task.id, stage=task.stage, reason=reason),
+        failed,
         *(CascadeBlocked(task_id=dependent, because=task.id) for dependent in doomed),
-        *_trip_breaker(state, "", ending=1 + len(doomed)),
+        *breakers.too_many_failed(state, failed, ending=1 + len(doomed)),
     )
-
-
-def _trip_breaker(state: RunState, signature: str, *, ending: int) -> tuple[KnownEvent, ...]:
-    """Pause when tasks fail in a row: more of the same would only cost money."""
-    open_after = len(state.tasks) - ending
-    open_after -= sum(n for status, n in state.counts.items() if status.is_terminal)
-    if open_after <= 0 or state.paused is not None:
-        return ()
-    in_row = state.failures_in_row + 1
-    alike = state.failures_alike + 1 if signature and signature == state.failure_signature else 1
-    most = state.settings.failing_tasks_max
-    if alike >= most:
-        reason = f"{alike} tasks failed in the same way ({signature}); then: orchestrator unpause"
-    elif in_row >= most:
-        reason = f"{in_row} tasks failed in a row; look at them, then: orchestrator unpause"
-    else:
-        return ()
-    return (RunPaused(reason=reason, by="driver"),)
 
 
 # -- not the work's fault -------------------------------------------------------------------------

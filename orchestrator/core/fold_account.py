@@ -71,4 +71,5 @@ def _open(state: RunState) -> None:
     state.cooldown_reason = ""
     state.probes = 0
     if state.canary == "account":
-        state.canary = ""
+        # One that a pause asked for is still to come.
+        state.canary = "model" if state.is_stormy or state.breakers.tripped else ""

@@ -10,6 +10,7 @@ from orchestrator.core.events import (
     StageDispatched,
     StageRecorded,
 )
+from orchestrator.core.fold_breakers import close, note_call, note_task_completed
 from orchestrator.core.fold_storm import all_clear, note_attempt, note_failure
 from orchestrator.core.follows import CRASHES
 from orchestrator.core.graph import drop_void
@@ -50,6 +51,7 @@ def stage_dispatched(state: RunState, event: StageDispatched, entry: Entry) -> N
         host=event.host,
         timeout_s=event.timeout_s,
         dispatched_at=entry.ts,
+        dispatched_seq=entry.seq,
         session_id=event.session_id,
         resume=event.resume,
         model=event.model,
@@ -101,6 +103,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         by_lane[event.lane_used] = by_lane.get(event.lane_used, 0) + 1
         state.audit.unattributed += event.lane_used != lease.lane
         book_call(task, event)
+        note_call(state, lease, event)
     if event.cost is not None:
         task.cost_usd += event.cost.cost_usd
         task.stage_usd[event.stage] = task.stage_usd.get(event.stage, 0.0) + event.cost.cost_usd
@@ -113,7 +116,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
     if event.output is not None:
         task.outputs[event.stage] = event.output
     if event.status is ResultStatus.SUCCESS and event.outcome in _MOVES_ON:
-        _move_on(state, task, event)
+        _move_on(state, task, lease, event)
         return
     note_failure(state, event)
     if event.signature and event.outcome is not Outcome.AGAIN:
@@ -153,8 +156,8 @@ def _start_afresh(task: TaskState) -> None:
     task.last_words = ""
 
 
-def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
-    _clear_up(state, event.stage)
+def _move_on(state: RunState, task: TaskState, lease: Lease, event: StageRecorded) -> None:
+    _clear_up(state, lease)
     _start_afresh(task)
     task.infrastructure_retries = 0
     task.interrupted = False
@@ -175,12 +178,13 @@ def _move_on(state: RunState, task: TaskState, event: StageRecorded) -> None:
         _complete(state, task)
 
 
-def _clear_up(state: RunState, stage: Stage) -> None:
+def _clear_up(state: RunState, lease: Lease) -> None:
     """A success says that what is needed for its kind of stage is there."""
-    all_clear(state, stage)
-    if stage.is_deterministic:
+    all_clear(state, lease.stage)
+    if lease.stage.is_deterministic:
         return
-    if state.canary == "model":
+    close(state, lease)
+    if state.canary == "model" and not state.breakers.tripped:
         state.canary = ""
 
 
@@ -189,7 +193,7 @@ def _complete(state: RunState, task: TaskState) -> None:
     task.outputs.clear()
     task.checkpoint = None
     task.learnings = ""
-    state.failures_in_row = 0
+    note_task_completed(state)
     for dependent_id in state.dependents.get(task.id, ()):
         dependent = state.tasks.get(dependent_id)
         if dependent is not None:

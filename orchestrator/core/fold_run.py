@@ -16,6 +16,7 @@ from orchestrator.core.events import (
     SupervisorParked,
     Unknown,
 )
+from orchestrator.core.fold_breakers import begin_anew, trip
 from orchestrator.core.fold_storm import forgive
 from orchestrator.core.graph import measure_heights
 from orchestrator.core.pace import learn_paces
@@ -25,6 +26,7 @@ from orchestrator.core.transitions import require
 
 def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:
     state.paused = event.reason
+    trip(state, event, entry)
     if event.systemic:
         state.canary = state.canary or "model"
         state.is_stormy = True
@@ -33,8 +35,7 @@ def run_paused(state: RunState, event: RunPaused, entry: Entry) -> None:
 
 def run_unpaused(state: RunState, event: RunUnpaused, entry: Entry) -> None:
     state.paused = None
-    state.failures_in_row = 0
-    state.failures_alike = 0
+    begin_anew(state)
     state.troubles.clear()
 
 

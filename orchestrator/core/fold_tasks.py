@@ -12,6 +12,7 @@ from orchestrator.core.events import (
     TaskRequeued,
     TaskRevived,
 )
+from orchestrator.core.fold_breakers import note_task_failed
 from orchestrator.core.fold_storm import forget
 from orchestrator.core.graph import DOOMED, raise_heights
 from orchestrator.core.model import TaskId, TaskStatus
@@ -64,10 +65,7 @@ def task_failed(state: RunState, event: TaskFailed, entry: Entry) -> None:
     task = task_of(state, event.task_id)
     set_status(state, task, TaskStatus.FAILED)
     task.reason = event.reason
-    state.failures_in_row += 1
-    alike = bool(event.signature) and event.signature == state.failure_signature
-    state.failures_alike = state.failures_alike + 1 if alike else 1
-    state.failure_signature = event.signature
+    note_task_failed(state, event)
 
 
 def cascade_blocked(state: RunState, event: CascadeBlocked, entry: Entry) -> None:

@@ -219,7 +219,10 @@ class Copies:
 
     def __init__(self, state: RunState) -> None:
         self._history = state.history
-        slim = _decode(msgspec.msgpack.encode(replace(state, history=History(), changes=[])))
+        # What it counts of words and of surprises, no experience can foretell.
+        settings = msgspec.structs.replace(state.settings, spend_ratio_max=0.0, zero_work_max=0)
+        bare = replace(state, history=History(), changes=[], settings=settings)
+        slim = _decode(msgspec.msgpack.encode(bare))
         for task in slim.tasks.values():
             task.body = task.title = task.learnings = task.last_words = ""
             task.outputs.clear()

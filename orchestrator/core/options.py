@@ -32,7 +32,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "infrastructure_retries_max": (0, 100),
     "dispatches_max": (1, 1000),
     "rotations_max": (0, 1000),
-    "failing_tasks_max": (1, 1_000_000),
+    "failing_tasks_max": (0, 1_000_000),
     "budget_usd": (0, 1_000_000),
     "task_budget_usd": (0, 1_000_000),
     "scope_budget_usd": (0, 1_000_000),

@@ -63,6 +63,8 @@ class RunPaused(Journaled, frozen=True, kw_only=True):
     by: str = ""
     systemic: bool = False
     """What failed is not about any task's work: one canary goes first when it is unpaused."""
+    breaker: str = ""
+    """``tasks``, ``spend`` or ``zero_work``: which one tripped; one canary goes first, too."""
 
 
 class RunUnpaused(Journaled, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ class Settings(Record, frozen=True, kw_only=True):
     dispatches_max: int = 8
     """Crashes of one attempt before the task is given up: a bound on crash loops."""
     failing_tasks_max: int = 3
-    """Tasks failing in a row, or with one signature, before the run pauses."""
+    """Tasks failing in a row, or with one signature, before the run pauses; 0: never."""
     storm_tasks_max: int = 3
     """Tasks failing in the same way, not about their work, before the run pauses."""
     budget_usd: float | None = None
@@ -40,7 +40,7 @@ class Settings(Record, frozen=True, kw_only=True):
     implement_budget_usd: float | None = None
     review_budget_usd: float | None = None
     spend_ratio_max: float = 4.0
-    """The run pauses where its calls cost this many times what was expected; 0: never."""
+    """The run pauses where its last attempts cost this many times what was expected; 0: never."""
     zero_work_max: int = 3
     """Calls in a row that failed without any work before the run pauses; 0: never."""
     headroom_share: float = 0.1

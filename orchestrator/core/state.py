@@ -48,6 +48,7 @@ class Lease:
     host: HostIdentity
     timeout_s: float
     dispatched_at: float
+    dispatched_seq: int = 0
     session_id: SessionId | None
     resume: bool
     model: str
@@ -202,6 +203,40 @@ class Trouble:
 
 
 @dataclass(slots=True, kw_only=True)
+class Work:
+    """An attempt at a stage with a model, in all of its calls."""
+
+    task_id: TaskId
+    stage: Stage
+    model: str
+    usd: float
+    expected_usd: float
+    goes_on: bool
+    """There is no verdict yet: what the next call costs is added."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Breakers:
+    """What the circuit breakers look at: since a person last let the run go on."""
+
+    failed: list[TaskId] = field(default_factory=list)
+    """The last of ``failures_in_row``."""
+    failures_in_row: int = 0
+    failure_signature: str = ""
+    failures_alike: int = 0
+    idle: list[TaskId] = field(default_factory=list)
+    """Whose calls failed without any work, all in a row; a task may be named twice."""
+    dear: list[Work] = field(default_factory=list)
+    """The last attempts that cost anything."""
+    expected_usd: dict[tuple[Stage, str], float] = field(default_factory=dict)
+    """Of stage and model, as it was before this run's first attempt of that kind."""
+    tripped: str = ""
+    """Which one, until a stage with a model succeeds that was begun after it."""
+    tripped_seq: int = 0
+    """Of the pause: what was dispatched before it has been answered for by it."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Counters:
     """What the audits count."""
 
@@ -278,9 +313,7 @@ class RunState:
     counts: dict[TaskStatus, int] = field(default_factory=dict)
     missing: dict[TaskId, int] = field(default_factory=dict)
     """Dependencies that no added task has, and how many tasks name each."""
-    failures_in_row: int = 0
-    failure_signature: str = ""
-    failures_alike: int = 0
+    breakers: Breakers = field(default_factory=Breakers)
     troubles: dict[TaskId, Trouble] = field(default_factory=dict)
     """What may turn out to be a storm."""
     is_stormy: bool = False

@@ -65,7 +65,7 @@ def in_place_of(
     alike = _storm_of(state, failure, ends=ends)
     if not alike:
         return events
-    return [*again, *_given_back(state, alike), *_pause(state, alike, error)]
+    return [*again, *given_back(state, alike), *_pause(state, alike, error)]
 
 
 def _storm_of(state: RunState, failure: StageRecorded, *, ends: bool) -> Collection[TaskId]:
@@ -83,14 +83,19 @@ def _storm_of(state: RunState, failure: StageRecorded, *, ends: bool) -> Collect
     if len(everyone) >= 2 * max(state.settings.storm_tasks_max, state.settings.max_concurrent):
         return everyone
     # Too few to be sure, but nothing else is there to show the contrary, and one would end.
-    can_start = sum(state.counts.get(status, 0) for status in _CAN_START)
     among = sum(state.tasks[each].status in _CAN_START for each in alike)
-    return alike if ends and len(alike) > 1 and among == can_start else ()
+    return alike if ends and len(alike) > 1 and among == can_start(state) else ()
 
 
-def _given_back(state: RunState, struck: Collection[TaskId]) -> list[KnownEvent]:
+def can_start(state: RunState) -> int:
+    """Tasks that a call may come from, without waiting for another task."""
+    return sum(state.counts.get(status, 0) for status in _CAN_START)
+
+
+def given_back(state: RunState, struck: Collection[TaskId]) -> list[KnownEvent]:
+    """The attempts that these tasks have lost, and the tasks that were ended."""
     events: list[KnownEvent] = []
-    for task_id in sorted(struck & state.troubles.keys()):
+    for task_id in sorted(state.troubles.keys() & struck):
         trouble, task = state.troubles[task_id], state.tasks[task_id]
         if trouble.attempts_lost:
             stage = trouble.attempts_of

@@ -38,7 +38,7 @@ def test_the_named_scenarios_are_listed(home: Home) -> None:
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [
-        ("nothing", "there is no scenario 'nothing': name a file, or one of calm, crashes, flaky"),
+        ("nothing", "there is no scenario 'nothing': name a file, or one of calm, costly, crashes"),
         ("../mine.toml", "unknown fault 'explode'"),
     ],
 )

@@ -33,7 +33,7 @@ def of_type(events: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
         ("schema_violation", 3, 1),
         pytest.param("crash", 8, 4, marks=pytest.mark.slow),
         pytest.param("no_result", 4, 2, marks=pytest.mark.slow),
-        pytest.param("zero_work", 2, 1, marks=pytest.mark.slow),
+        pytest.param("asks", 2, 1, marks=pytest.mark.slow),
         pytest.param("schema_violation", 5, 3, marks=pytest.mark.slow),
         pytest.param("max_turns", 3, 2, marks=pytest.mark.slow),
     ],

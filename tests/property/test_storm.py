@@ -10,6 +10,7 @@ from orchestrator.core.decide import decide
 from orchestrator.core.events import RunUnpaused
 from orchestrator.core.follows import FOLLOWS, Follow
 from orchestrator.core.model import (
+    CallCost,
     Cause,
     Ending,
     Pipeline,
@@ -26,6 +27,7 @@ from orchestrator.core.storm import ABOUT_THE_WORK
 from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, Run
 
+WORKED = CallCost(cost_usd=0.01, output_tokens=100)
 SUCCESS = Ending(status=ResultStatus.SUCCESS)
 SUSPECTS = sorted(
     cause
@@ -128,7 +130,7 @@ def test_one_tasks_own_trouble_ends_it_and_nothing_else(
     def one_bad(lease: Lease) -> Ending:
         if lease.task_id != "bad" or lease.stage is not stage:
             return SUCCESS
-        return Ending(status=ResultStatus.FAILURE, cause=cause, error="its own")
+        return Ending(status=ResultStatus.FAILURE, cause=cause, error="its own", cost=WORKED)
 
     course.go_on(one_bad)
     outcomes = {t.id: t.status for t in run.state.tasks.values()}

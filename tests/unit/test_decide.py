@@ -397,7 +397,7 @@ def test_what_was_out_when_a_storm_was_known_loses_nothing_either() -> None:
 
 
 def test_a_task_that_a_storm_ended_goes_on_with_what_waits_for_it() -> None:
-    run = Run(task("a"), task("b"), task("c", "a"))
+    run = Run(task("a"), task("b"), task("c", "a"), settings=Settings(zero_work_max=0))
     for name in "ab":
         run.succeed_until(Stage.SCOPE, TaskId(name))
     for _ in range(2):

@@ -92,5 +92,5 @@ def test_every_fault_is_played_in_a_batch(fault: str) -> None:
 
 def test_the_named_scenarios_can_be_played() -> None:
     names = [path.stem for path in NAMED.glob("*.toml")]
-    assert sorted(names) == ["calm", "crashes", "flaky", "hostile", "limits"]
+    assert sorted(names) == ["calm", "costly", "crashes", "flaky", "hostile", "idle", "limits"]
     assert all(find_scenario(name).is_file() for name in names)
