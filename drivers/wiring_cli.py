@@ -5,6 +5,7 @@ be, because pydantic alone costs more than a whole command may.
 """
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ async def without_driver(
 
     ended: list[TaskId] = []
     try:
-        with the_only_driver(store):
+        with the_only_driver(store, lambda: driver_now(store, time.time())):
             async with wiring.attached(run, store) as outside, trio.open_nursery() as nursery:
                 here = outside.host.identity()
                 for lease in run.state.in_flight.values():

@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 
 import trio
 
@@ -22,6 +23,7 @@ from drivers.headless.login import ends_soon
 from drivers.headless.narration import open_narration, secrets_of
 from drivers.headless.outside import Invocation, RunEnd, finished
 from drivers.headless.run_loop import RunLoop
+from drivers.wiring_cli import driver_now
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
 from orchestrator.core.model import Mode
 from orchestrator.core.state import RunState
@@ -36,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_headless(store: RunStore, invocation: Invocation) -> RunEnd:
     """Drive the run.  Raises an OrchestratorError where it cannot even begin, or go on."""
-    with the_only_driver(store):
+    with the_only_driver(store, lambda: driver_now(store, time.time())):
         try:
             return trio.run(_live, store, invocation)
         except BaseExceptionGroup as group:

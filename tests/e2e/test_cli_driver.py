@@ -273,6 +273,30 @@ def test_a_driver_detached_the_customers_own_way(
     assert WORDS not in said
 
 
+def test_a_second_driver_is_refused_although_the_lock_was_deleted(
+    tmp_path: Path, launched: list[psutil.Process]
+) -> None:
+    home = scaffold(tmp_path, SLOW)
+    detach(home, launched)
+    driver = launched[0]
+    child = child_of(home)
+    until("its start is noted", lambda: home.events("r1")[-1]["type"] == "child_started")
+    before = home.events("r1")
+    lock = home.store("r1") / "driver.lock"
+    lock.unlink()
+    for words in (("run-headless",), ("run-headless", "--take-over"), ("run-headless", "--detach")):
+        second = home.orchestrator("--run", "r1", *words)
+        assert second.returncode == 4
+        assert f"another driver is live (pid {driver.pid})" in the_one_line(second)
+    assert home.events("r1") == before
+    assert len(re.findall("driver_start", (home.store("r1") / "driver.jsonl").read_text())) == 1
+
+    # Nor does `stop` end the children of a driver that lives: that is the driver's to do.
+    assert home.json("--run", "r1", "stop", "--now")["in_flight"] == ["#12"]
+    until("the driver has ended", lambda: has_ended(home))
+    until("no child is left", lambda: not child.is_running())
+
+
 def test_what_a_killed_driver_leaves_is_told_and_can_be_ended(
     tmp_path: Path, launched: list[psutil.Process]
 ) -> None:
