@@ -8,11 +8,11 @@ import shlex
 from collections.abc import Sequence
 
 from orchestrator.core.bar import LANE, is_about_pausing
-from orchestrator.core.budget import Limit, used_up
+from orchestrator.core.budget import RESERVATION_USD_MIN, Limit, used_up
 from orchestrator.core.events import KnownEvent, RunPaused
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
-from orchestrator.core.remainder import raised_usd, to_finish
+from orchestrator.core.remainder import in_usd, raised_usd, to_finish
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.views.moments import clock
 
@@ -77,9 +77,9 @@ def out_of_money(state: RunState) -> str:
     left = to_finish(state)
     raised = raised_usd(budget, spent, left.usd if left.is_known else None)
     return (
-        f"budget: {spent:.2f} of {budget:.2f} USD are spent, too little is left for another "
-        f"stage; {left.in_words()}; raise it: "
-        + _command(state, "unpause", "--raise-budget", f"{raised:g}")
+        f"budget: {spent:.2f} of {_budget(budget)} USD are spent, too little is left for another "
+        f"stage, which reserves {RESERVATION_USD_MIN:g} USD at least; {left.in_words()}; raise it: "
+        + _command(state, "unpause", "--raise-budget", in_usd(raised))
     )
 
 
@@ -97,14 +97,19 @@ def _tasks_without_money(state: RunState) -> str:
 
 def _raise(state: RunState, task: TaskState, limit: Limit) -> str:
     raised = raised_usd(limit.budget_usd, limit.spent_usd, None)
-    of = f"{limit.spent_usd:.2f} of {limit.budget_usd:.2f} USD"
+    of = f"{limit.spent_usd:.2f} of {_budget(limit.budget_usd)} USD"
     if limit.name.startswith("stage_budget:"):
         return f"{task.stage} of {task.id} has cost {of}, raise it for all: " + _command(
-            state, "set", f"{task.stage}_budget_usd", f"{raised:g}"
+            state, "set", f"{task.stage}_budget_usd", in_usd(raised)
         )
     return f"{task.id} has cost {of}, raise it: " + _command(
-        state, "set", "--task", task.id, "budget_usd", f"{raised:g}"
+        state, "set", "--task", task.id, "budget_usd", in_usd(raised)
     )
+
+
+def _budget(usd: float) -> str:
+    """In full cents as a price is written; a smaller one as it was set."""
+    return f"{usd:.2f}" if usd >= 0.1 else in_usd(usd)
 
 
 def _command(state: RunState, *words: str) -> str:

@@ -12,6 +12,9 @@ from orchestrator.core.history import Sample
 from orchestrator.core.model import Outcome, Stage
 from orchestrator.core.state import RunState
 
+ROOM_USD_MIN = 0.05
+"""What a budget that is raised gives at least: more than a stage has to reserve."""
+
 _DONE = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
 
 
@@ -57,11 +60,22 @@ def to_finish(state: RunState) -> Remainder:
 
 
 def raised_usd(budget_usd: float, spent_usd: float, remainder_usd: float | None) -> float:
-    """A budget to go on with: enough by what is known, otherwise twice as much.  Above both."""
+    """A budget to go on with: enough by what is known, otherwise twice as much.  Above both, and
+    by more than a stage reserves at least."""
     most = max(budget_usd, spent_usd)
     if remainder_usd is None:
-        return max(1.0, 2 * most)
-    return max(math.ceil(100 * (spent_usd + remainder_usd)) / 100, math.ceil(100 * most + 1) / 100)
+        return _up_to_a_cent(max(1.0, 2 * most))
+    return _up_to_a_cent(max(spent_usd + remainder_usd, most + ROOM_USD_MIN))
+
+
+def in_usd(amount: float) -> str:
+    """``20``, ``1.35``; and of less than a cent what there is, not 0.  As an option takes it."""
+    text = f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0").rstrip(".")
+    return text.removesuffix(".00")
+
+
+def _up_to_a_cent(usd: float) -> float:
+    return math.ceil(round(100 * usd, 6)) / 100
 
 
 def _until_done_usd(samples: Sequence[Sample]) -> float | None:

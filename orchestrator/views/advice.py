@@ -11,7 +11,7 @@ import msgspec
 from orchestrator.core.budget import RESERVATION_USD_MIN
 from orchestrator.core.graph import DOOMED
 from orchestrator.core.model import Mode, RunStatus, TaskStatus
-from orchestrator.core.remainder import raised_usd
+from orchestrator.core.remainder import in_usd, raised_usd
 from orchestrator.views.driver_log import without_commands
 from orchestrator.views.status import Status, TaskRow
 
@@ -119,8 +119,11 @@ def _raising(status: Status, command: Command) -> list[Step]:
     """Of the run's budget, or of those that keep single tasks waiting."""
     cost = status.cost
     if _is_out_of_money(status):
-        raised = _usd(raised_usd(cost.budget_usd or 0.0, cost.total_usd, cost.to_finish_usd))
-        why = f"the budget is spent or promised; raise it, here to {raised} USD"
+        raised = in_usd(raised_usd(cost.budget_usd or 0.0, cost.total_usd, cost.to_finish_usd))
+        why = (
+            f"the budget is spent or promised, and a stage reserves {RESERVATION_USD_MIN:g} USD at"
+            f" least; raise it, here to {raised} USD"
+        )
         return [Step(why, command("unpause", "--raise-budget", raised))]
     steps: list[Step] = []
     for task in status.tasks:
@@ -129,7 +132,7 @@ def _raising(status: Status, command: Command) -> list[Step]:
             what = (
                 [f"{task.stage}_budget_usd"] if is_stage else ["--task", task.task_id, "budget_usd"]
             )
-            raised = _usd(raised_usd(limit.budget_usd, limit.spent_usd, None))
+            raised = in_usd(raised_usd(limit.budget_usd, limit.spent_usd, None))
             why = f"{task.task_id}: {limit.in_words}; raise it"
             steps.append(Step(why, command("set", *what, raised)))
     return steps
@@ -229,10 +232,6 @@ def _missing(status: Status) -> list[str]:
 
 def _them(names: Sequence[str]) -> str:
     return "them" if len(names) > 1 else "it"
-
-
-def _usd(amount: float) -> str:
-    return f"{amount:.2f}".removesuffix(".00")
 
 
 def _short(reason: str | None, width: int = 240) -> str:

@@ -46,7 +46,8 @@ async def test_at_the_budget_the_run_pauses_and_says_what_is_missing(
     assert state.totals.cost_usd == 2.0
     assert state.in_flight == {}
     reason = (
-        "budget: 2.00 of 2.00 USD are spent, too little is left for another stage; to finish takes "
+        "budget: 2.00 of 2.00 USD are spent, too little is left for another stage, which "
+        "reserves 0.01 USD at least; to finish takes "
         "about 1.00 USD more, by what its stages have cost; raise it: orchestrator --run sim "
         "unpause --raise-budget 3"
     )

@@ -2,8 +2,9 @@
 
 import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
-from orchestrator.core.budget import EXPECTED_USD, left_usd, max_possible_usd
+from orchestrator.core.budget import EXPECTED_USD, RESERVATION_USD_MIN, left_usd, max_possible_usd
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.events import (
     RunFinalized,
@@ -22,7 +23,7 @@ from orchestrator.core.model import (
     TaskId,
 )
 from orchestrator.core.plan import Plan, StartStage, plan
-from orchestrator.core.remainder import raised_usd, to_finish
+from orchestrator.core.remainder import in_usd, raised_usd, to_finish
 from orchestrator.core.settings import Settings
 from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, A, Run, failing
@@ -240,3 +241,19 @@ def test_a_budget_is_raised_to_what_is_known_to_be_needed() -> None:
     assert raised_usd(5.0, 4.999, None) == 10.0
     assert raised_usd(5.0, 5.2, 0.0) > 5.2
     assert raised_usd(20.0, 3.0, 1.0) > 20.0
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4), st.none() | st.floats(0, 1e4))
+def test_a_raised_budget_is_one_that_something_starts_with(
+    budget_usd: float, spent_usd: float, remainder_usd: float | None
+) -> None:
+    advised = float(in_usd(raised_usd(budget_usd, spent_usd, remainder_usd)))
+    assert advised > budget_usd
+    assert advised - spent_usd >= RESERVATION_USD_MIN
+    if remainder_usd is not None:
+        assert advised - spent_usd >= remainder_usd - 1e-6
+
+
+def test_less_than_a_cent_is_not_told_as_nothing() -> None:
+    told = [in_usd(usd) for usd in (20, 1.35, 0.016, 0.005, 1234567.0, 0)]
+    assert told == ["20", "1.35", "0.016", "0.005", "1234567", "0"]
