@@ -27,10 +27,11 @@ from drivers.headless.messages import (
 from drivers.headless.neighbours import Neighbours
 from drivers.headless.notes import Notes
 from drivers.headless.outside import Audience, Invocation, Outside, RunEnd, finished
-from drivers.headless.pulse import by_hand, pulse_of
+from drivers.headless.pulse import pulse_of
 from drivers.headless.room import Room
 from drivers.headless.stalled import ends_stalled, pause_for_money, why_stalled
 from drivers.headless.take_up import take_up
+from drivers.headless.waiting import Waiting
 from drivers.stages import cause_of, in_words
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.decide import give_up
@@ -83,7 +84,7 @@ class RunLoop:
         self._capacity = Capacity(limit=0)
         self._closing = Closing()
         self._children_told_to_stop = False
-        self._by_hand = ""
+        self._waiting = Waiting(audience.say)
         self._due = self._plan_of(self.state)
 
     @property
@@ -326,13 +327,8 @@ class RunLoop:
         wait = self._room.is_passing(self._due) or self._invocation.wait
         end = end_of_waiting(self.state, self._due, now, wait=wait)
         if end is None:
-            self._say_who_is_waited_for(by_hand(self.state))
+            self._waiting.tell(self.state, self._due, now)
         return end
-
-    def _say_who_is_waited_for(self, names: str) -> None:
-        if names and names != self._by_hand:
-            self._audience.say("waiting for results of work by hand", tasks=names)
-        self._by_hand = names
 
     def _signalled(self, number: int) -> None:
         before = self._closing.how
