@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -272,17 +273,20 @@ class Batch:
 
     def processes(self) -> list[psutil.Process]:
         """All that runs with this batch's home: driver, shims, clients and their tools."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("HOME") == str(self.home):
-                    found.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied):
-                continue
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return self._processes(lambda process: True)
 
     def clients(self) -> list[psutil.Process]:
-        return [p for p in self.processes() if p.exe() == str(self._client)]
+        return self._processes(lambda process: process.exe() == str(self._client))
+
+    def _processes(self, fits: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            # Any look at a process may be the one that finds it gone.
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                is_ours = process.environ().get("HOME") == str(self.home)
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE and fits(process):
+                    found.append(process)
+        return found
 
     def _end_processes(self) -> None:
         for driver in self._drivers:

@@ -1,4 +1,4 @@
-"""What time alone is waited for is told once, with until when: a log that stands still has a why."""
+"""What time alone is waited for is told once, with until when: a silent log has its why."""
 
 import random
 
