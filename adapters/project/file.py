@@ -26,6 +26,7 @@ from orchestrator.core.settings import (
     StageSettings,
     TaskSource,
 )
+from orchestrator.core.words import is_text
 from orchestrator.given_file import read_given
 
 PROJECT_FILE = Path(".orchestrator", "project.toml")
@@ -63,6 +64,8 @@ def read_project_file(path: Path, root: Path) -> Project:
     Raises Usage.
     """
     shown = shown_path(path)
+    if not is_text(str(root)):
+        raise Usage(f"{root}: the path of the repository is not UTF-8: give it another name")
     text = read_text(path, shown)
     document = parse_toml(text, shown)
     line_of = toml_positions(text)

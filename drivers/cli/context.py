@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from drivers.cli.failure import Log
 from drivers.settings import Environment
 from orchestrator.core.errors import Refused, Usage
+from orchestrator.core.words import is_text
 
 if TYPE_CHECKING:
     from orchestrator.core.events import Entry, KnownEvent
@@ -78,9 +79,10 @@ class Context:
     def run_root(self) -> "RunRoot":
         from orchestrator.journal.store import RunRoot
 
-        if self.root is not None:
-            return RunRoot(self.root, pinned=True)
-        return RunRoot(self.environment.runs_root, pinned=False)
+        root = self.environment.runs_root if self.root is None else self.root
+        if not is_text(str(root)):
+            raise Usage(f"{root}: the path of the runs' root is not UTF-8: name another directory")
+        return RunRoot(root, pinned=self.root is not None)
 
     def store(self) -> "RunStore":
         """The store of the run that ``--run`` names; Refused where there is none."""

@@ -45,6 +45,12 @@ def in_full(error: OSError, what: str = "") -> str:
     return f"{said}{where}" + (f"; {remedy}, then run the same command again" if remedy else "")
 
 
+def with_remedy(error: OSError, what: str, otherwise: str) -> str:
+    """``what`` and why; then how to mend that, where it is known of this error, else ``otherwise``."""
+    remedy = _REMEDIES.get(error.errno or 0, otherwise)
+    return f"{what} ({error.strerror or error}): {remedy}"
+
+
 def is_starved(problem: BaseException) -> bool:
     """It is waited out, and spends nothing: the machine had nothing to spare."""
     if isinstance(problem, OSError):

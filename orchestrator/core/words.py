@@ -28,6 +28,11 @@ def plain(value: Any) -> str:
             return str(value)
 
 
+def is_text(word: str) -> bool:
+    """A name with bytes that are no UTF-8 can be neither recorded nor pasted."""
+    return not any("\ud800" <= char <= "\udfff" for char in word)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`` (did you mean …?)``, or nothing where nothing is near."""
     import difflib  # costs more than the rest of `--help`, and only a mistake needs it

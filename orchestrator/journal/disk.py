@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from orchestrator.core.errors import EnvironmentFault, Starved
+from orchestrator.core.errors import EnvironmentFault, Starved, with_remedy
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.read import read_at
 from orchestrator.ports.disk import SyncFailed
@@ -111,10 +111,9 @@ class FileDisk:
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except OSError as error:
-            raise EnvironmentFault(
-                f"{path}: cannot be opened for writing ({error.strerror}): check that the run"
-                " directory is there, and that this user may write to it"
-            ) from error
+            what = f"{path}: cannot be opened for writing"
+            check = "check that the run directory is there, and that this user may write to it"
+            raise EnvironmentFault(with_remedy(error, what, check)) from error
 
     @property
     def name(self) -> str:

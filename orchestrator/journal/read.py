@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orchestrator.core.errors import EnvironmentFault
+from orchestrator.core.errors import EnvironmentFault, with_remedy
 from orchestrator.core.events import Entry
 from orchestrator.journal.scan import Follower
 
@@ -26,7 +26,9 @@ def following(path: Path) -> Iterator[Follower]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise EnvironmentFault(f"{path}: cannot be read ({error.strerror})") from error
+        raise EnvironmentFault(
+            with_remedy(error, f"{path}: cannot be read", "check that the run directory is there")
+        ) from error
     try:
         yield Follower(lambda offset, size: read_at(descriptor, offset, size), str(path))
     finally:

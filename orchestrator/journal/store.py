@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.core.errors import EnvironmentFault, Refused, Usage
+from orchestrator.core.errors import EnvironmentFault, Refused, Usage, with_remedy
 from orchestrator.core.events import KnownEvent
 from orchestrator.core.model import Stage
 from orchestrator.journal.codec import encode_commit
@@ -120,10 +120,12 @@ class RunRoot:
                     )
                 return RunStore(_make_whole(parent / run_id, journal))
         except OSError as error:
-            raise EnvironmentFault(
-                f"{parent / run_id}: cannot be made ({error.strerror}): check the space on the"
-                " disk and who may write there, or set ORCHESTRATOR_RUNS_ROOT to another directory"
-            ) from error
+            check = (
+                "check the space on the disk and who may write there, or set"
+                " ORCHESTRATOR_RUNS_ROOT to another directory"
+            )
+            what = f"{parent / run_id}: cannot be made"
+            raise EnvironmentFault(with_remedy(error, what, check)) from error
 
     def find(self, run_id: str) -> RunStore:
         """Raises Refused, naming the nearest ids, where there is no such run."""
@@ -175,7 +177,8 @@ def _directories(path: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise EnvironmentFault(f"{path}: cannot be read ({error.strerror})") from error
+        check = "check who may read it, or set ORCHESTRATOR_RUNS_ROOT to another directory"
+        raise EnvironmentFault(with_remedy(error, f"{path}: cannot be read", check)) from error
     return [path / name for name in names]
 
 

@@ -1,0 +1,64 @@
+"""Words with bytes that are no UTF-8, as a shell hands them over: refused in one line."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drivers.cli.main import main
+from orchestrator.journal.codec import encode_commit
+from tests.unit.journal.events import NOW, added, created
+
+ODD = os.fsdecode(b"a\xff\xfeb")
+
+
+@pytest.mark.parametrize(
+    ("words", "statuses"),
+    [
+        (("--run", ODD, "status"), {1}),
+        (("--run", "r1", "tail", ODD), {1}),
+        (("--run", "r1", "abandon", ODD), {1}),
+        (("--run", "r1", "next", "--task", ODD), {1}),
+        (("--run", "r1", "set", "budget_usd", ODD), {2}),
+        (("--run", "r1", "set", ODD, "1"), {2}),
+        (("--run", "r1", "record", "--result", ODD), {2}),
+        (("--run", "r1", "cost-report", "--by", ODD), {2}),
+        (("--project", ODD, "--run", "r2", "init-run"), {2}),
+        ((ODD,), {2}),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) and value[-1] != ODD else None,
+)
+def test_it_is_one_line(
+    words: tuple[str, ...],
+    statuses: set[int],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = encode_commit([created(), added("a")], after_seq=0, run_id="r1", now=NOW)[0]
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "events.jsonl").write_bytes(lines)
+    assert main(["--root", str(tmp_path), *words]) in statuses
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note: ")]
+    assert len(said) == 1
+    assert "unexpected" not in said[0]
+
+
+@pytest.mark.parametrize("odd", ["root", "repository"])
+def test_a_place_that_cannot_be_recorded_makes_no_run(
+    odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository = tmp_path / (ODD if odd == "repository" else "repository")
+    root = tmp_path / (ODD if odd == "root" else "root")
+    try:
+        (repository / ".orchestrator").mkdir(parents=True)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    (repository / "tasks.toml").touch()
+    (repository / ".orchestrator" / "project.toml").write_text('schema = 1\nname = "p"\n')
+    subprocess.run(["git", "init", "-q", repository], check=True, timeout=20)
+    monkeypatch.chdir(repository)
+    assert main(["--root", str(root), "--run", "r1", "init-run"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "is not UTF-8" in said
+    assert not root.exists()
