@@ -46,7 +46,7 @@ def in_full(error: OSError, what: str = "") -> str:
 
 
 def with_remedy(error: OSError, what: str, otherwise: str) -> str:
-    """``what`` and why; then how to mend that, where it is known of this error, else ``otherwise``."""
+    """``what`` and why; then how to mend it, by what is known of such an error or ``otherwise``."""
     remedy = _REMEDIES.get(error.errno or 0, otherwise)
     return f"{what} ({error.strerror or error}): {remedy}"
 

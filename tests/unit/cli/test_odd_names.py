@@ -56,7 +56,9 @@ def test_a_place_that_cannot_be_recorded_makes_no_run(
         pytest.skip("this file system has no such names")
     (repository / "tasks.toml").touch()
     (repository / ".orchestrator" / "project.toml").write_text('schema = 1\nname = "p"\n')
-    subprocess.run(["git", "init", "-q", repository], check=True, timeout=20)
+    git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run([*git, *words], check=True, timeout=20)
     monkeypatch.chdir(repository)
     assert main(["--root", str(root), "--run", "r1", "init-run"]) == 2
     (said,) = capsys.readouterr().err.splitlines()
