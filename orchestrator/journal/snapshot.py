@@ -1,8 +1,8 @@
 """The state of a run kept beside its journal, so that looking at it is quick.
 
 Invariant: a snapshot is only an abbreviation.  It is used where the journal is still the one
-that it was made of, and the code that folds it is the code that wrote it; otherwise the whole
-journal is folded, as if it were not there.  Who only looks compares the end of what it stands
+that it was made of, the code that folds it is the code that wrote it, and its own bytes are those that were
+written; otherwise the whole journal is folded, as if it were not there.  Who only looks compares the end of what it stands
 for; who goes on from it compares every byte.
 """
 
@@ -26,6 +26,14 @@ from orchestrator.journal.store import RunStore
 
 EVENTS_BETWEEN = 1000
 """At least, and no fewer than there are tasks: so that what they cost per event is constant."""
+
+_CHECKSUM_BYTES = 4
+"""Of the file, at its end: CRC-32 of all that comes before.  It is not synced, and most of what a
+disk may have made of it is a state, too."""
+
+
+class Harmed(Exception):
+    """A snapshot's bytes are not those that were written."""
 
 
 class Snapshot(Record, frozen=True, kw_only=True):
@@ -91,7 +99,7 @@ def whole_snapshot(store: RunStore) -> Snapshot | None:
     abbreviation, is not known yet."""
     try:
         snapshot = decode(store.snapshot_path.read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, Harmed, msgspec.MsgspecError):
         return None
     if snapshot.form != _form() or snapshot.position.seq != snapshot.state.seq:
         return None
@@ -99,12 +107,25 @@ def whole_snapshot(store: RunStore) -> Snapshot | None:
 
 
 def encode(state: RunState, position: Position) -> bytes:
-    return msgspec.msgpack.encode(Snapshot(form=_form(), position=position, state=state))
+    return sealed(msgspec.msgpack.encode(Snapshot(form=_form(), position=position, state=state)))
+
+
+def sealed(body: bytes) -> bytes:
+    return body + zlib.crc32(body).to_bytes(_CHECKSUM_BYTES)
+
+
+def unsealed(data: bytes) -> memoryview:
+    """Raises Harmed."""
+    body = memoryview(data)[:-_CHECKSUM_BYTES]
+    if zlib.crc32(body).to_bytes(_CHECKSUM_BYTES) != data[-_CHECKSUM_BYTES:]:
+        raise Harmed
+    return body
 
 
 def decode(data: bytes) -> Snapshot:
+    """Raises Harmed; msgspec.MsgspecError where other code has written it."""
     with undisturbed():
-        snapshot = msgspec.msgpack.decode(data, type=Snapshot)
+        snapshot = msgspec.msgpack.decode(unsealed(data), type=Snapshot)
     state = snapshot.state
     for lease in state.in_flight.values():
         state.tasks[lease.task_id].lease = lease  # one object, which later events change
