@@ -1,9 +1,9 @@
 """The state of a run kept beside its journal, so that looking at it is quick.
 
 Invariant: a snapshot is only an abbreviation.  It is used where the journal is still the one
-that it was made of, the code that folds it is the code that wrote it, and its own bytes are those that were
-written; otherwise the whole journal is folded, as if it were not there.  Who only looks compares the end of what it stands
-for; who goes on from it compares every byte.
+that it was made of, the code that folds it is the code that wrote it, and its own bytes are
+those that were written; otherwise the whole journal is folded, as if it were not there.  Who
+only looks compares the end of what it stands for; who goes on from it compares every byte.
 """
 
 import functools
