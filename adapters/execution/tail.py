@@ -10,7 +10,8 @@ from pathlib import Path
 
 import trio
 
-CHUNK_BYTES = 1 << 17
+CHUNK_BYTES = 1 << 15
+"""Ten thousand lines of noise at most: others wait for a tenth of a second, not more."""
 
 
 class Tail:

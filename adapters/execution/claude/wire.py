@@ -24,6 +24,9 @@ _EPOCH_MS_MIN = 1e12
 _SHARE_MAX = 1.1
 """A window may be used a little beyond its end.  What is more is a percentage."""
 
+_ITEMS_MAX = 10_000
+"""Of an array in one line, the last ones: its end says what came of it."""
+_decoder = json.JSONDecoder()
 _PADDING = b"\x00 \t\r\n"
 
 
@@ -44,16 +47,17 @@ def objects(line: bytes) -> tuple[dict[str, Any], ...]:
 
 def _after_noise(line: bytes) -> tuple[dict[str, Any], ...]:
     """Objects that reach the end of the line: a torn line's inner objects do not."""
+    if b'"' not in line:
+        return ()  # nor has it any key
     text = line.decode("utf-8", errors="replace")
     found: list[Any] = []
-    decoder = json.JSONDecoder()
     position = 0
     for _ in range(_STARTS_MAX):
         position = text.find("{", position)
         if position < 0:
             return ()
         try:
-            value, end = decoder.raw_decode(text, position)
+            value, end = _decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             position += 1
             continue
@@ -73,7 +77,7 @@ def _storable(value: Any) -> Any:
 
 
 def _dicts(value: Any) -> tuple[dict[str, Any], ...]:
-    items = value if isinstance(value, list) else [value]
+    items = value[-_ITEMS_MAX:] if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, dict))
 
 
