@@ -13,6 +13,7 @@ from orchestrator.core.events import KnownEvent, RunPaused
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.remainder import in_usd, raised_usd, to_finish
+from orchestrator.core.remedy import then_unpause
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.views.moments import clock
 
@@ -27,7 +28,7 @@ def ends_stalled(due: Plan, *, wait: bool) -> bool:
 def why_stalled(state: RunState, stalled: str) -> str:
     """``stalled``: as the plan says it."""
     if stalled == "paused":
-        why = (state.paused or "").removesuffix("; then: orchestrator unpause")
+        why = (state.paused or "").removesuffix(then_unpause(state))
         if why.startswith("budget: "):
             return why
         return f"paused: {why}; go on: {_command(state, 'unpause')}"

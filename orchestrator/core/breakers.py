@@ -22,6 +22,7 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.experience import KNOWN_MIN
 from orchestrator.core.model import Outcome, Stage, TaskId
+from orchestrator.core.remedy import then_unpause
 from orchestrator.core.state import Lease, RunState, Work
 from orchestrator.core.storm import ABOUT_THE_WORK, can_start, given_back, is_suspect
 
@@ -69,7 +70,7 @@ def too_many_failed(
     elif alike >= most:
         what, names = f"{alike} tasks failed in the same way", names[-alike:]
     reason = f"{what} ({_listed(names, max(in_row, alike))}): {failed.reason[:ERROR_CHARS_MAX]}"
-    return (_pause(TASKS, f"{reason}; look at them"),)
+    return (_pause(state, TASKS, f"{reason}; look at them"),)
 
 
 def alike_with(state: RunState, signature: str) -> int:
@@ -107,7 +108,7 @@ def idle_in_place_of(
     if is_canary:
         what = f"the call that went first failed without any work, too ({names})"
     reason = f"{what}: {failure.error[:ERROR_CHARS_MAX]}; mend what they share"
-    return [*again, *given_back(state, struck), _pause(ZERO_WORK, reason, systemic=True)]
+    return [*again, *given_back(state, struck), _pause(state, ZERO_WORK, reason, systemic=True)]
 
 
 def idle_with(state: RunState, event: StageRecorded) -> list[TaskId]:
@@ -158,7 +159,7 @@ def too_dear(state: RunState, lease: Lease, events: Sequence[KnownEvent]) -> tup
         return ()
     if spent < ratio * expected:
         return ()
-    return (_pause(SPEND, _too_dear(state, works, spent, expected)),)
+    return (_pause(state, SPEND, _too_dear(state, works, spent, expected)),)
 
 
 def expected_usd(state: RunState, stage: Stage, model: str) -> float:
@@ -243,6 +244,6 @@ def _listed(names: Sequence[TaskId], of: int) -> str:
     return ", ".join(names) + (", …" if of > len(names) else "")
 
 
-def _pause(breaker: str, reason: str, *, systemic: bool = False) -> RunPaused:
-    reason = f"{reason}; then: orchestrator unpause"
+def _pause(state: RunState, breaker: str, reason: str, *, systemic: bool = False) -> RunPaused:
+    reason += then_unpause(state)
     return RunPaused(reason=reason, by="driver", systemic=systemic, breaker=breaker)

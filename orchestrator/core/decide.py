@@ -21,6 +21,7 @@ from orchestrator.core.follows import CRASHES, FOLLOWS, Follow
 from orchestrator.core.graph import doomed_dependents
 from orchestrator.core.learnings import learnings_from, signature_of
 from orchestrator.core.model import Cause, Outcome, Report, Stage, TaskId, TaskStatus
+from orchestrator.core.remedy import then_unpause
 from orchestrator.core.state import Lease, RunState, TaskState
 from orchestrator.core.storm import in_place_of
 
@@ -249,7 +250,7 @@ def _pause(
     again = _same_attempt(task, lease, report)
     if state.paused is not None:
         return again
-    reason = f"{report.ending.error or report.ending.cause}; then: orchestrator unpause"
+    reason = f"{report.ending.error or report.ending.cause}{then_unpause(state)}"
     return (*again, RunPaused(reason=reason, by="driver", systemic=True))
 
 

@@ -18,6 +18,7 @@ from orchestrator.core.events import (
     TaskRevived,
 )
 from orchestrator.core.model import Cause, TaskId, TaskStatus
+from orchestrator.core.remedy import then_unpause
 from orchestrator.core.state import RunState
 
 ABOUT_THE_WORK = frozenset(
@@ -111,5 +112,5 @@ def _pause(state: RunState, struck: Collection[TaskId], error: str) -> list[Know
         return []
     names = ", ".join(sorted(struck))
     what = f"{len(struck)} tasks failed in the same way" if len(struck) > 1 else "the canary failed"
-    reason = f"{what} ({names}): {error}; mend what they share, then: orchestrator unpause"
+    reason = f"{what} ({names}): {error}; mend what they share{then_unpause(state)}"
     return [RunPaused(reason=reason, by="driver", systemic=True)]

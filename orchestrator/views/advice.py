@@ -73,7 +73,7 @@ def _commands_of(status: Status, program: Sequence[str]) -> Command:
 def _unpausing(status: Status, command: Command) -> list[Step]:
     if status.run_state is not RunStatus.PAUSED or _is_out_of_money(status):
         return []
-    return [Step(f"{status.reason}; go on", command("unpause"))]
+    return [Step(f"{without_commands(status.reason or '')}; go on", command("unpause"))]
 
 
 def _unpausing_parts(status: Status, command: Command) -> list[Step]:

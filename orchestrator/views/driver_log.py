@@ -102,11 +102,12 @@ def driver_status(
 
 
 def without_commands(reason: str) -> str:
-    """Why a driver ended, without what it advised then: that is past once it has been done."""
+    """Why a driver ended or a run is paused, without what was advised then: that is past once it
+    has been done, and named beside it until then."""
     return _ADVISED.sub("", reason)
 
 
-_ADVISED = re.compile(r"(?:; |, )(?:go on|raise it[^:;]*): orchestrator [^;]*")
+_ADVISED = re.compile(r"(?:; |, )(?:go on|then|raise it[^:;]*): orchestrator [^;]*")
 
 
 def since_last_start(path: Path) -> Iterator[Line]:

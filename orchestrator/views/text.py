@@ -153,7 +153,7 @@ def _headline(status: Status) -> str:
         for state in _URGENT
         if status.counts.get(state)
     )
-    reason = (status.reason or "").removeprefix(f"{status.run_state}: ")
+    reason = without_commands(status.reason or "").removeprefix(f"{status.run_state}: ")
     if is_at_rest(status):
         reason = reason.removesuffix(" was asked for")
     why = f" ({reason})" if reason else ""

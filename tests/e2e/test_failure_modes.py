@@ -324,7 +324,7 @@ def test_pauses_the_run_and_spends_nothing(pausing: Played, name: str) -> None:
 def test_the_run_is_paused_once_with_the_remedy(pausing: Played) -> None:
     assert pausing.status == 3
     (paused,) = [e for e in pausing.events if e["type"] == "run_paused"]
-    assert "orchestrator unpause" in paused["reason"]
+    assert f"; then: orchestrator --run {paused['run_id']} unpause" in paused["reason"]
     assert any(pausing.causes(name) for name in PAUSES)
 
 

@@ -48,7 +48,7 @@ def test_a_storm_pauses_the_run_and_costs_nothing(
     (paused,) = of_type(struck, "run_paused")
     assert paused["systemic"] is True
     assert "tasks failed in the same way" in paused["reason"]
-    assert "orchestrator unpause" in paused["reason"]
+    assert paused["reason"].endswith(f"; then: orchestrator --run {RUN} unpause")
     status = home.json("--run", RUN, "status")
     assert {row["state"] for row in status["tasks"]} <= {"ready", "cooling", "waiting"}
     assert len([e for e in of_type(struck, "stage_recorded") if e.get("cause")]) <= 3 * at_once + 3

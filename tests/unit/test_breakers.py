@@ -87,7 +87,7 @@ def test_attempts_that_cost_many_times_what_was_expected_pause_the_run() -> None
     assert "cost 80.00 USD where 20.00 were expected" in paused.reason
     assert "(implement 80.00 for 20.00)" in paused.reason
     assert "orchestrator --run r set spend_ratio_max 6" in paused.reason
-    assert paused.reason.endswith("; then: orchestrator unpause")
+    assert paused.reason.endswith("; then: orchestrator --run r unpause")
     assert run.state.audit.attempts_spent == 0
 
 

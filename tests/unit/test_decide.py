@@ -238,7 +238,7 @@ def test_what_every_dispatch_would_meet_pauses_the_run_once() -> None:
     run.dispatch(TaskId("b"))
     first = run.end(failing(Cause.AUTH, "log in"))
     assert [e.reason for e in first if isinstance(e, RunPaused)] == [
-        "log in; then: orchestrator unpause"
+        "log in; then: orchestrator --run r unpause"
     ]
     lease = run.state.in_flight[TaskId("b")]
     report = Report(

@@ -135,6 +135,10 @@ def test_what_has_been_said_is_not_said_twice() -> None:
     assert text.startswith("run r1: paused (lunch); 1 ready\n")
     assert "the driver has ended; drive the run" in text
     assert "unpause" not in text.partition("next:")[0]
+    why = "log in; then: orchestrator --run r1 unpause"
+    text = status_text(status(run(added("T1"), RunPaused(reason=why)), ended))
+    assert text.startswith("run r1: paused (log in); 1 ready\n")
+    assert text.count("unpause") == 1
 
 
 @pytest.mark.parametrize(
