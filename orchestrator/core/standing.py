@@ -17,12 +17,13 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.model import Record, Window
 from orchestrator.core.state import RunState
-from orchestrator.core.windows import ends_at
+from orchestrator.core.windows import ends_at, heard, until
 
 WINDOWS_MAX = 16
 AHEAD_S_MAX = 60.0
 """What is dated later than this was written before the clock was set back: it says nothing."""
 REASON_CHARS_MAX = 300
+PROBES_MAX = 1000
 
 
 class Limit(Record, frozen=True, kw_only=True):
@@ -76,11 +77,11 @@ def merged(one: Standing, other: Standing, now: float) -> Standing:
 def news(
     state: RunState, standing: Standing, *, account: str, now: float
 ) -> tuple[KnownEvent, ...]:
-    """What others have found out that this run does not know yet."""
+    """What others have found out that this run does not know yet: as far as it can be meant."""
     is_another = state.account != account
     held: Mapping[str, Window] = {} if is_another and state.account else state.windows
     windows = tuple(
-        window
+        heard(window, now)
         for window in standing.windows
         if _says_something(window, now) and is_news(window, held.get(window.name))
     )
@@ -97,10 +98,10 @@ def news(
     elif limit.until > now and limit.until != (None if is_another else state.cooldown_until):
         events.append(
             CooldownStarted(
-                until=limit.until,
-                reason=limit.reason,
+                until=until(limit.until, at=now, settings=state.settings),
+                reason=limit.reason[:REASON_CHARS_MAX],
                 at=limit.at,
-                probes=limit.probes,
+                probes=min(max(limit.probes, 0), PROBES_MAX),
                 by=account,
             )
         )

@@ -23,6 +23,8 @@ REFUSED_LASTS_S = 600.0
 """A rejection that named no reset: after it the account's cooldown says when it is asked again."""
 RESET_AHEAD_S_MAX = 40 * 24 * 3600.0
 """No window is longer than a month: a limit that is said to end later was misread, or misspelt."""
+SHARE_MAX = 2.0
+"""A client may say that a little more than all of a window is used, and nothing beyond that."""
 
 
 def limit_at(share: float, max_concurrent: int, settings: Settings) -> int:
@@ -55,10 +57,14 @@ def believed(resets_at: float | None, *, at: float) -> float | None:
 
 
 def heard(window: Window, at: float) -> Window:
-    """A window as it is kept: dated, and without a reset that cannot be."""
+    """A window as it is kept: dated, and without a reset or a share that cannot be."""
     seen_at = window.observed_at or at
+    share = window.utilization
     return msgspec.structs.replace(
-        window, observed_at=seen_at, resets_at=believed(window.resets_at, at=seen_at)
+        window,
+        observed_at=seen_at,
+        resets_at=believed(window.resets_at, at=seen_at),
+        utilization=share if share is not None and 0.0 <= share <= SHARE_MAX else None,
     )
 
 

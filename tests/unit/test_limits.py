@@ -295,6 +295,28 @@ def test_a_limit_until_never_is_asked_again_after_a_delay(resets_at: float) -> N
     assert run.state.cooldown_until == run.now + 2 * run.state.settings.limit_probe_s
 
 
+@pytest.mark.parametrize("until", [NOW + 41 * 86_400, 1e15, 1e308])
+def test_a_limit_until_never_that_another_driver_tells_is_asked_again_after_a_delay(
+    until: float,
+) -> None:
+    """What is written to the journal, and told, is what is done."""
+    run = at_scope("a")
+    limit = Limit(at=NOW, until=until, reason="why" * 1000, probes=2**70)
+    (_, told) = hears(run, Standing(limit=limit))
+    assert isinstance(told, CooldownStarted)
+    assert told.until == run.state.cooldown_until == run.now + run.state.settings.limit_delay_s
+    assert (run.state.probes < 2**63, len(told.reason)) == (True, 300)
+    assert hears(run, Standing(limit=limit)) == ()
+
+
+@pytest.mark.parametrize("share", [1e308, -1e308, 47.0])
+def test_a_window_that_is_fuller_than_can_be_says_nothing(share: float) -> None:
+    run = at_scope("a")
+    hears(run, Standing(windows=(Window(name="five_hour", utilization=share, observed_at=NOW),)))
+    assert run.state.windows["five_hour"].utilization is None
+    assert capacity(run.state, run.now, max_concurrent=3).limit == 3
+
+
 def test_a_wait_of_an_old_journal_that_never_ends_does() -> None:
     run = at_scope("a")
     out = run.dispatch(A)
