@@ -29,7 +29,7 @@ def undo(state: RunState, commands: int, *, by: str, reason: str = "") -> list[K
                 raise Refused(_changed_again(state, change, key, present.get(key)))
             present[key] = change.was[key]
     events: list[KnownEvent] = []
-    for place, wanted in values.items():
+    for place, wanted in reversed(values.items()):
         present = _present(state, place)
         changes = {key: each for key, each in wanted.items() if each != present.get(key)}
         undoes = tuple(change.seq for change in reversed(taken_back) if change.task_id == place)

@@ -536,6 +536,50 @@ def test_setting_says_what_it_was_before(own: Home) -> None:
     assert len(own.call("--run", "r1", "set").stdout.splitlines()) > 20
 
 
+def test_what_was_set_and_paused_is_shown_and_taken_back(own: Home) -> None:
+    def said(*words: str) -> str:
+        done = own.call("--run", "r1", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said("init-run")
+    said("add-task", "--all")
+    said("set", "models.scope", "haiku", "--reason", "cheap")
+    paused = said("pause", "--task", "#12", "B", "--lane", "engine:none", "--reason", "not yet")
+    assert "paused: #12, B, engine:none; " in paused
+    assert "unpause --task '#12' B --lane engine:none goes on" in paused
+    done = own.call("--run", "r1", "unpause")
+    assert "still paused: " in done.stderr
+    assert "unpause --task '#12' B" in done.stderr
+    assert said("set", "--task", "#12") == (
+        "priority = 0\nmodel = none\neffort = none\nbudget_usd = none\npaused = not yet\n"
+    )
+    refused = own.call("--run", "r1", "next", "--task", "#12")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "#12 cannot start: paused: #12 (not yet); go on: " in the_one_line(refused)
+    assert said("set", "--undo", "--reason", "go").splitlines() == [
+        "paused_lanes = none, was engine:none",
+        "#12: paused = none, was not yet",
+        "B: paused = none, was not yet",
+    ]
+    history = said("set", "--history").splitlines()
+    assert "someone  models.scope: none -> haiku (cheap)" in history[0]
+    assert len(history) == 7
+    assert said("set", "models.scope", "default") == "models.scope = none, was haiku\n"
+    for words, status, told in (
+        (("set", "--undo", "3"), 1, "only 2 changes of someone can be taken back, not 3"),
+        (("set", "--undo", "0"), 2, "a number of commands from 1 on"),
+        (("set", "--undo", "max_concurrent", "5"), 2, "not 'max_concurrent'"),
+        (("set", "--history", "max_concurrent", "5"), 2, "say one of them"),
+        (("set", "models.scop", "opus"), 2, "did you mean scope"),
+        (("pause", "--lane", "micro"), 2, "a lane is headless:claude"),
+        (("unpause", "--task", "B", "--raise-budget", "5"), 2, "--raise-budget is of the whole"),
+    ):
+        done = own.call("--run", "r1", *words)
+        assert (done.returncode, done.stdout) == (status, ""), done
+        assert told in the_one_line(done)
+
+
 def test_a_new_run_shows_what_is_its_own_and_what_comes_next(own: Home) -> None:
     done = own.call("--run", "r1", "init-run", "--budget-usd", "20")
     assert "\nbudget_usd 20.0\n" in done.stdout

@@ -17,10 +17,12 @@ from adapters.execution.claude import cost
 from adapters.host import processes
 from drivers.headless import dispatches, heartbeat, room, run_loop, take_up
 from orchestrator.core import (
+    admission,
     allowance,
     budget,
     decide,
     fold,
+    fold_changes,
     fold_dispatches as folds,
     graph,
     limits,
@@ -428,6 +430,40 @@ def _old_success_opens() -> Sequence[Patch]:
     return [(limits, "passed", lambda _: passed)]
 
 
+def _paused_task_taken() -> Sequence[Patch]:
+    return [(admission, "paused_part", lambda _: lambda state, task, mode: None), *_in_the_heap()]
+
+
+def _in_the_heap() -> Sequence[Patch]:
+    """A paused task is kept with the others."""
+
+    def push(state: RunState, task: Any) -> None:
+        item = (-task.priority, -task.height, task.added_seq, task.id)
+        graph.heapq.heappush(state.ready, item)
+
+    def is_live(state: RunState, item: Any) -> bool:
+        task = state.tasks[item[3]]
+        return task.status is graph.TaskStatus.READY and -item[0] == task.priority
+
+    return [
+        (transitions._INDEXES, graph.TaskStatus.READY, lambda _: push),
+        (graph, "push_ready", lambda _: push),
+        (graph, "is_live_ready", lambda _: is_live),
+        (plan, "is_live_ready", lambda _: is_live),
+    ]
+
+
+def _unpaused_task_forgotten() -> Sequence[Patch]:
+    return [(fold_changes, "place_anew", lambda _: lambda state, task: None)]
+
+
+def _paused_lane_unheeded() -> Sequence[Patch]:
+    return [
+        (admission, "paused_part", lambda _: lambda state, task, mode: None),
+        (allowance, "lane_of", lambda _: lambda stage, mode: ""),
+    ]
+
+
 def _void_entries_taken() -> Sequence[Patch]:
     return [(plan, "is_live_ready", lambda _: lambda state, entry: True)]
 
@@ -513,6 +549,10 @@ MUTANTS = tuple(
          _full_window_unheeded),
         ("old_success_opens", "what was out before a limit counts as its canary",
          _old_success_opens),
+        ("paused_task_taken", "a paused task is started", _paused_task_taken),
+        ("unpaused_task_forgotten", "a task that is let go on is in no heap",
+         _unpaused_task_forgotten),
+        ("paused_lane_unheeded", "a lane that is paused starts", _paused_lane_unheeded),
         ("void_entries_taken", "a ready entry is taken without a look at its task",
          _void_entries_taken),
         ("dependents_left_waiting", "what can never start is not blocked",

@@ -25,7 +25,7 @@ class Promise(StrEnum):
     ONE_DRIVER = "13. a second driver changes nothing"
     KEPT = "14. no prompt, result or stream is ever deleted"
     HEALTHY = "no stranger and no healthy child is signalled"
-    WAITS = "no limit is passed before its end, and no stage waits beside a free slot"
+    WAITS = "no limit or pause is passed before its end, and no stage waits beside a free slot"
     STATE = "the fold's own assertions hold, and nothing refuses the journal"
 
 

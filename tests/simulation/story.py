@@ -51,6 +51,7 @@ from tests.simulation.driver import JOURNAL, PROJECT, SLOTS, End, Programs
 from tests.simulation.machine import PIDS, Machine, Process, acting_as
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.shim import VirtualShim
+from tests.simulation.steering import CHANGES, has_paused_parts, let_parts_go_on
 from tests.simulation.system import VirtualPath, installed
 from tests.simulation.witness import Pulse, Witness
 
@@ -111,8 +112,8 @@ HOUSES = ("slow disk", "slow git", "long children", "garbage in the torn tail")
 """What holds for a whole seed."""
 
 COMMANDS = (
-    *("pause", "unpause", "limit", "requeue", "abandon", "add", "drain", "now", "attempts"),
-    "budget",
+    *("pause", "unpause", "requeue", "abandon", "add", "drain", "now"),
+    *CHANGES,
 )
 CONDUCTS: dict[str, tuple[str, ...]] = {
     "any": ("dies", "silent", "hangs", "leaves", "deaf"),
@@ -278,6 +279,7 @@ class Story:
             return audiences[-1]
 
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._let_parts_go_on)
             if not self.is_calm:
                 self._plan_the_end(process, send)
                 for _ in range(self.rng.choice((0, 1, 1, 2, 3))):
@@ -419,14 +421,15 @@ class Story:
                 machine.oom_kills += 1
                 self._kill_one(kind, [[life.process] for life in self.agents.lives])
             case "command" | "command killed":
-                process = machine.start("command")
-                if kind == "command killed":
-                    process.dies_at_step = rng.randint(1, 8)
-                if driver is not None and rng.random() < 0.6:
-                    await self._in_the_middle(driver)
-                # One that holds the journal's lock for a while makes the driver decide anew.
-                process.slowness_s = rng.choice((0.0, rng.uniform(0, 8)))
-                await self._command(process)
+                for _ in range(rng.choice((1, 2, 4))):
+                    process = machine.start("command")
+                    if kind == "command killed":
+                        process.dies_at_step = rng.randint(1, 8)
+                    if driver is not None and rng.random() < 0.6:
+                        await self._in_the_middle(driver)
+                    # One that holds the journal's lock for a while makes the driver decide anew.
+                    process.slowness_s = rng.choice((0.0, rng.uniform(0, 8)))
+                    await self._command(process)
             case "second driver" if driver is not None and driver.is_alive:
                 await self._second_driver(driver)
 
@@ -544,13 +547,8 @@ class Story:
                 self.added += 1
                 new = steer.NewTask(id=TaskId(f"new{self.added}"), title="more")
                 await commit(run, lambda s: steer.add_tasks(s, [new]))
-            elif command in ("limit", "attempts"):
-                what = "max_concurrent" if command == "limit" else "attempts_max"
-                pairs = {what: str(rng.randint(1, 4))}
-                await commit(run, lambda s: steer.change_settings(s, pairs, by="person"))
-            elif command == "budget":
-                pairs = {"budget_usd": str(round(rng.uniform(0, 4), 2))}
-                await commit(run, lambda s: steer.change_settings(s, pairs, by="person"))
+            elif command in CHANGES:
+                await commit(run, CHANGES[command](rng, name))
             elif command in ("drain", "now"):
                 await commit(run, lambda s: steer.stop(s, how=command, by="person"))
             elif command == "pause":
@@ -582,6 +580,7 @@ class Story:
         async def act(run: LiveRun, outside: Outside) -> None:
             now = self.machine.wall()
             await run.commit(lambda s: steer.unpause(s, by="person") if s.paused else [], now=now)
+            await run.commit(let_parts_go_on, now=now)
             for name in ("budget_usd", "task_budget_usd", "implement_budget_usd"):
                 budget = getattr(run.state.settings, name)
                 if budget is not None:
@@ -598,6 +597,18 @@ class Story:
 
         if state.finalized is None:
             await self.programs.command(self.machine.start("command"), act)
+
+    async def _let_parts_go_on(self) -> None:
+        """While a driver waits for just that."""
+        while True:
+            await trio.sleep(self.rng.uniform(30, 300))
+            if has_paused_parts(self._state()):
+
+                async def act(run: LiveRun, outside: Outside) -> None:
+                    await run.commit(let_parts_go_on, now=self.machine.wall())
+
+                self.machine.room = None  # on a full disk it could not be said
+                await self.programs.command(self.machine.start("command"), act)
 
     async def _between(self) -> None:
         """No driver lives."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from drivers.headless.run_loop import RunLoop
 from orchestrator.core.budget import RESERVATION_USD_MIN
+from orchestrator.core.choice import effort_of, model_of
 from orchestrator.core.events import (
     AttemptRefunded,
     CooldownEnded,
@@ -27,7 +28,7 @@ from orchestrator.core.events import (
     Unknown,
 )
 from orchestrator.core.fold import fold
-from orchestrator.core.model import Outcome, Stage, TaskStatus, Window
+from orchestrator.core.model import Mode, Outcome, Stage, TaskStatus, Window, lane_of
 from orchestrator.core.plan import barred
 from orchestrator.core.rates import share_per_usd
 from orchestrator.core.settings import Settings
@@ -211,11 +212,15 @@ class Witness:
             or any(share_per_usd(rate) for rate in state.window_rates.values())
             or any(_is_full(w) and ends_at(w) > now for w in state.windows.values())
         )
+        paused = state.settings.paused_lanes
+        is_limited = is_limited or lane_of(Stage.REVIEW, Mode.HEADLESS) in paused
         ready = [
             task.id
             for task in state.tasks.values()
             if task.status is TaskStatus.READY
             and task.id not in preparing
+            and task.paused is None
+            and lane_of(task.stage, Mode.HEADLESS) not in paused
             and not (is_limited and (task.stage is Stage.INTAKE or not task.stage.is_deterministic))
         ]
         if free > 0 and ready:
@@ -287,6 +292,11 @@ class Witness:
             raise Violation(
                 Promise.WAITS, f"{key} is dispatched in a run that is paused or stopping"
             )
+        if task.paused is not None or event.lane in state.settings.paused_lanes:
+            raise Violation(Promise.WAITS, f"{key} is dispatched, and it or its lane is paused")
+        chosen = model_of(state, task, event.stage), effort_of(state, task, event.stage)
+        if (event.model, event.effort) != chosen:
+            raise Violation(Promise.WAITS, f"{key} is dispatched to {event.model}, not {chosen}")
         for need in task.depends_on:
             other = state.tasks.get(need)
             if other is not None and other.status is not TaskStatus.COMPLETED and not task.stale:

@@ -420,7 +420,7 @@ def test_several_are_taken_back_by_one_event_for_each_that_they_changed() -> Non
     set_(state, "max_concurrent", "6", "models.scope", "opus")
     then(state, pause(state, "T1", "T2", lanes=["engine:none"]))
     events = undo(state, 3, by="me", reason="all of it")
-    assert [type(event) for event in events] == [TaskChanged, TaskChanged, SettingsChanged]
+    assert [type(event) for event in events] == [SettingsChanged, TaskChanged, TaskChanged]
     then(state, events)
     assert state.settings == Settings()
     assert [task.paused for task in state.tasks.values()] == [None, None]

@@ -1,5 +1,6 @@
 """What status advises: every command is accepted in the state that it is advised for."""
 
+import argparse
 import shlex
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 
 from drivers.cli import arguments, parser
 from drivers.stepping import _free_lease, _next_start
-from orchestrator.core import steer
+from orchestrator.core import pausing, steer
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.events import (
     KnownEvent,
@@ -67,10 +68,8 @@ def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
             return bool(steer.change_task(state, args.task, pairs_of(args.pairs), by=""))
         case "set":
             return bool(steer.change_settings(state, pairs_of(args.pairs), by=""))
-        case "unpause" if args.raise_budget:
-            return bool(steer.raise_budget(state, args.raise_budget, by=""))
         case "unpause":
-            return bool(steer.unpause(state, by=""))
+            return bool(unpausing(state, args))
         case "next":
             task = steer.find_task(state, args.task)
             _free_lease(task, resume=args.resume, is_driven=False)
@@ -84,13 +83,21 @@ def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
             is_whole = state.mode is Mode.HEADLESS and state.tasks and not state.missing
             is_useful = due.starts or due.finalize or due.wake_at or state.in_flight
             is_to_be_mended = due.stalled.partition(":")[0] in {
-                *("paused", "budget", "task_budget", "stage_budget"),
+                *("paused", "budget", "task_budget", "stage_budget", "paused_tasks", "lane"),
             }
             return bool(is_whole and (is_useful or is_to_be_mended))
         case "tail":
             return bool(steer.find_task(state, args.task).records)
         case other:
             return other == "watch"
+
+
+def unpausing(state: RunState, args: argparse.Namespace) -> list[KnownEvent]:
+    if args.raise_budget:
+        return steer.raise_budget(state, args.raise_budget, by="")
+    if args.task or args.lane:
+        return pausing.unpause_parts(state, args.task, args.lane, reason="", by="")
+    return steer.unpause(state, by="")
 
 
 def pairs_of(words: list[str]) -> dict[str, str]:
@@ -111,6 +118,8 @@ def completed(task: str, *depends_on: str) -> list[KnownEvent]:
 
 BUDGET = SettingsChanged(changes={"budget_usd": 0.75})
 TASK_BUDGET = TaskChanged(task_id=TaskId("T1"), changes={"budget_usd": 0.0})
+PAUSED = TaskChanged(task_id=TaskId("T1"), changes={"paused": "not yet"})
+PAUSED_LANE = SettingsChanged(changes={"paused_lanes": ["headless:claude"]})
 STAGE_BUDGET = SettingsChanged(changes={"scope_budget_usd": 0.0})
 STALE = [
     *completed("T1"), *completed("T2", "T1"), *completed("T3", "T2"),
@@ -158,6 +167,9 @@ STATES: dict[str, tuple[RunState, DriverStatus, float]] = {
     ),
     "a task's budget": (run(*in_scope("T1"), *in_scope("T2"), TASK_BUDGET), EXITED, 60),
     "a stage's budget": (run(*in_scope("T1"), STAGE_BUDGET), EXITED, 60),
+    "a paused task": (run(added("T1"), added("T2"), PAUSED), LIVE, 60),
+    "paused tasks only": (run(added("T1"), PAUSED), EXITED, 60),
+    "a paused lane": (run(*in_scope("T1"), PAUSED_LANE), EXITED, 60),
     "held": (run(added("T1"), HELD), NONE, 60),
     "stale": (run(*STALE, *again("T1"), RunFinalized(state=RunStatus.COMPLETED)), EXITED, 60),
     "failed": (run(*in_scope("T1"), FAILED, RunFinalized(state=RunStatus.FAILED)), EXITED, 60),
@@ -264,6 +276,15 @@ def test_a_run_that_paused_at_its_budget_goes_on_with_more() -> None:
 def test_a_budget_of_one_task_or_stage_is_raised_alone() -> None:
     assert commands(*STATES["a task's budget"][:2])[0] == "set --task T1 budget_usd 1"
     assert commands(*STATES["a stage's budget"][:2])[0] == "set scope_budget_usd 1"
+
+
+def test_what_was_paused_of_a_run_can_be_let_go_on() -> None:
+    assert commands(*STATES["a paused task"][:2]) == ["unpause --task T1", "watch"]
+    assert commands(*STATES["paused tasks only"][:2]) == [
+        "unpause --task T1",
+        "run-headless --wait",
+    ]
+    assert commands(*STATES["a paused lane"][:2])[0] == "unpause --lane headless:claude"
 
 
 def test_missing_tasks_are_to_be_added() -> None:

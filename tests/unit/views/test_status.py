@@ -11,7 +11,9 @@ from orchestrator.core.events import (
     LeaseSuperseded,
     RunFinalized,
     RunPaused,
+    SettingsChanged,
     TaskAbandoned,
+    TaskChanged,
     TaskHeld,
 )
 from orchestrator.core.fold import replay
@@ -20,6 +22,7 @@ from orchestrator.core.state import RunState
 from orchestrator.journal.codec import encode_commit
 from orchestrator.views.driver_log import DriverStatus
 from orchestrator.views.status import EventsAudit, Status, events_audit, status_of
+from orchestrator.views.text import status_text
 from tests.unit.journal.events import NOW, added, created, dispatched, recorded
 
 LIVE = DriverStatus(state="live", alive=True, pid=7, dispatch_limit=2, limited_by="five_hour")
@@ -150,3 +153,24 @@ def test_it_says_why_a_run_and_a_task_do_not_go_on() -> None:
     found = status(run(added("T1"), held, RunPaused(reason="3 tasks failed in a row")))
     assert (found.run_state, found.reason) == ("paused", "paused: 3 tasks failed in a row")
     assert (found.tasks[0].state, found.tasks[0].reason) == ("held", "the plan is not feasible")
+
+
+def test_it_shows_what_a_person_has_paused_and_put_first() -> None:
+    first = TaskId("T1")
+    state = run(
+        added("T1"),
+        added("T2", depends_on=("T1",)),
+        TaskChanged(task_id=first, changes={"paused": "not yet", "priority": 7}),
+        SettingsChanged(changes={"paused_lanes": ["engine:none"]}),
+        added("T3"),
+        TaskChanged(task_id=TaskId("T2"), changes={"paused": "nor this"}),
+    )
+    found = status(state)
+    assert (found.paused_lanes, found.reason) == (("engine:none",), "paused: lane engine:none")
+    assert [(row.priority, row.paused, row.reason) for row in found.tasks] == [
+        (7, "not yet", "paused: not yet"),
+        (0, "nor this", "paused: nor this; after T1"),
+        (0, None, "lane engine:none is paused"),
+    ]
+    (line,) = [each for each in status_text(found).splitlines() if each.startswith("T1 ")]
+    assert line.endswith("priority 7; paused: not yet")
