@@ -17,6 +17,7 @@ from orchestrator.core.events import RunCreated
 from orchestrator.core.model import Mode, Pipeline
 from orchestrator.core.options import changes_of, described
 from orchestrator.core.settings import Project, Settings
+from orchestrator.core.words import plain
 from orchestrator.journal.store import is_safe_name
 
 HELP = """Create a run on a project.  Its settings, and the project file as it is now, are kept
@@ -97,14 +98,6 @@ def _text(ctx: Context, path: Path, project: Project, settings: Settings) -> str
 
 
 def shown(value: object) -> str:
-    match value:
-        case None | {} | ():
-            return "none"
-        case bool():
-            return str(value).lower()
-        case dict():
-            return ", ".join(f"{key} {each}" for key, each in value.items())
-        case tuple():
-            return ", ".join(str(each) for each in value)
-        case _:
-            return str(value)
+    if isinstance(value, dict):
+        value = [f"{key} {each}" for key, each in value.items()]
+    return plain(value)
