@@ -8,10 +8,10 @@ fold, so that nothing done per event looks at every task.
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.core.counted import Counters, Totals
 from orchestrator.core.events import ForecastMade
 from orchestrator.core.history import History
 from orchestrator.core.model import (
-    CallCost,
     Cause,
     Checkpoint,
     HostIdentity,
@@ -234,47 +234,6 @@ class Breakers:
     """Which one, until a stage with a model succeeds that was begun after it."""
     tripped_seq: int = 0
     """Of the pause: what was dispatched before it has been answered for by it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Counters:
-    """What the audits count."""
-
-    dispatched: int = 0
-    recorded: int = 0
-    adopted: int = 0
-    harvested: int = 0
-    resumed: int = 0
-    redispatched: int = 0
-    superseded: int = 0
-    abandoned: int = 0
-    results_rejected: int = 0
-    calls: int = 0
-    calls_by_lane: dict[str, int] = field(default_factory=dict)
-    unattributed: int = 0
-    attempts_spent: int = 0
-
-
-@dataclass(slots=True, kw_only=True)
-class Totals:
-    cost_usd: float = 0.0
-    metered: bool = True
-    by_stage: dict[Stage, float] = field(default_factory=dict)
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    reserved_usd: float = 0.0
-    """Over the leases that are out."""
-
-    def add(self, stage: Stage, cost: CallCost) -> None:
-        self.cost_usd += cost.cost_usd
-        self.metered = self.metered and cost.metered
-        self.by_stage[stage] = self.by_stage.get(stage, 0.0) + cost.cost_usd
-        self.input_tokens += cost.input_tokens
-        self.output_tokens += cost.output_tokens
-        self.cache_read_tokens += cost.cache_read_tokens
-        self.cache_write_tokens += cost.cache_write_tokens
 
 
 @dataclass(slots=True, kw_only=True)
