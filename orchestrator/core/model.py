@@ -11,6 +11,13 @@ from typing import Annotated, Any, NewType
 
 import msgspec
 
+from orchestrator.core.call_cost import (
+    USD_MAX as USD_MAX,
+    CallCost as CallCost,
+    ModelUsage as ModelUsage,
+)
+from orchestrator.core.record import Record as Record
+
 TaskId = NewType("TaskId", str)
 """A task's name as its source spells it: ``#12``, ``T1``."""
 
@@ -176,10 +183,6 @@ class RunStatus(StrEnum):
 _RUN_OPEN = frozenset({RunStatus.CREATED, RunStatus.RUNNING, RunStatus.PAUSED, RunStatus.PARKED})
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What every stored value is made of: immutable, named fields, one codec."""
-
-
 class ProcessIdentity(Record, frozen=True, kw_only=True):
     """A process that cannot be mistaken for a later one with its pid.
 
@@ -198,50 +201,6 @@ class HostIdentity(Record, frozen=True, kw_only=True):
     machine_id: str
     boot_id: str
     pid_namespace: str = ""
-
-
-USD_MAX = 1_000_000
-"""No call and no session costs more: what is said beyond it was not meant."""
-
-
-class ModelUsage(Record, frozen=True, kw_only=True):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.cost_usd <= USD_MAX:
-            msgspec.structs.force_setattr(self, "cost_usd", 0.0)
-
-
-class CallCost(Record, frozen=True, kw_only=True):
-    """What one model call cost, by itself, although the client reports session totals.
-
-    Whoever made it, sums of it are finite: a figure that cannot be is one that was not reported.
-    """
-
-    cost_usd: float
-    """This call's own cost in USD: an estimate at list prices."""
-    session_total_usd: float | None = None
-    """The session's running total, as the client reported it."""
-    metered: bool = True
-    """False where a part of ``cost_usd`` was not reported, and is estimated from tokens."""
-    estimated_usd: float = 0.0
-    """That part."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    by_model: dict[str, ModelUsage] = msgspec.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if 0.0 <= self.cost_usd <= USD_MAX and 0.0 <= self.estimated_usd <= USD_MAX:
-            return
-        for name, value in (("cost_usd", 0.0), ("estimated_usd", 0.0), ("metered", False)):
-            msgspec.structs.force_setattr(self, name, value)
-        msgspec.structs.force_setattr(self, "session_total_usd", None)
 
 
 class Window(Record, frozen=True, kw_only=True):
