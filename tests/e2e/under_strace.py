@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from tests.killpoints.batch import is_allowed_here
+from tests.killpoints.required import needs_strace
 
 INJECTED = "(INJECTED)"
 DELAYED = "(DELAYED)"
@@ -18,8 +16,7 @@ def strace(
 
     ``inject``: as of strace(1).  ``paths``: only calls on these.  ``also``: calls to be logged.
     """
-    if why := is_allowed_here():
-        pytest.skip(why)
+    needs_strace()
     calls = ",".join((inject.partition(":")[0], *also))
     narrowed = [word for path in paths for word in ("-P", str(path))]
     return [

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.killpoints import full_disk
-from tests.killpoints.batch import is_allowed_here
 from tests.killpoints.full_disk import besiege
 from tests.killpoints.points import JOURNAL, Fault, Point
 from tests.killpoints.random_kills import Victim, play
+from tests.killpoints.required import needs_strace
 from tests.killpoints.sweep import try_often
 
 pytestmark = pytest.mark.slow
@@ -42,8 +42,7 @@ ALWAYS = 6
 def test_a_driver_that_is_ended_at_a_write_or_sync_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
-    if why := is_allowed_here():
-        pytest.skip(why)
+    needs_strace()
     give_up_at = time.monotonic() + POINTS_WITHIN_S
     for number, points in enumerate(SAMPLE):
         outcome = try_often(str(tmp_path / str(number)), points)
