@@ -1,6 +1,7 @@
 """``next``: take one work item of the interactive lane."""
 
 import argparse
+import shlex
 from typing import TYPE_CHECKING
 
 from drivers.cli.context import Context, as_json
@@ -57,7 +58,8 @@ def _why_none(state: "RunState", task: "TaskState", now: float) -> str:
         case TaskStatus.READY | TaskStatus.COOLING:
             return f"{task.id} is {task.status}, and the run is {run_reason(state, now)}"
         case _:
-            return f"{task.id} is {in_words(task.status)}: `requeue {task.id}` does it again"
+            again = shlex.join(("requeue", task.id))
+            return f"{task.id} is {in_words(task.status)}: `{again}` does it again"
 
 
 def _text(item: "WorkItem | None", task: str) -> str:

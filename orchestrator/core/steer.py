@@ -4,6 +4,7 @@ Every function takes the present state and returns what is to be committed on it
 half done.  What is already so returns nothing.
 """
 
+import shlex
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -146,7 +147,7 @@ def requeue(state: RunState, tasks: Sequence[str], *, reason: str) -> list[Known
             if other is not None and other.status in DOOMED and dependency not in ids:
                 raise Refused(
                     f"{task.id} depends on {dependency}, which is {in_words(other.status)}:"
-                    f" requeue {dependency} too"
+                    f" {shlex.join(('requeue', dependency))} too"
                 )
     return [TaskRequeued(task_id=t.id, round=t.round + 1, reason=reason) for t in again]
 

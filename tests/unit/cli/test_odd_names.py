@@ -1,12 +1,16 @@
 """Words with bytes that are no UTF-8, as a shell hands them over: refused in one line."""
 
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from drivers.cli.main import main
+from orchestrator.core.events import TaskAbandoned
+from orchestrator.core.model import TaskId
 from orchestrator.journal.codec import encode_commit
 from tests.unit.journal.events import NOW, added, created
 
@@ -64,3 +68,21 @@ def test_a_place_that_cannot_be_recorded_makes_no_run(
     (said,) = capsys.readouterr().err.splitlines()
     assert "is not UTF-8" in said
     assert not root.exists()
+
+
+def test_a_command_that_is_told_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = 'it\'s "x" $(touch pwned)'
+    lines = encode_commit(
+        [created(), added(odd), TaskAbandoned(task_id=TaskId(odd))],
+        after_seq=0,
+        run_id="r1",
+        now=NOW,
+    )[0]
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "events.jsonl").write_bytes(lines)
+    main(["--root", str(tmp_path), "--run", "r1", "--text", "next", "--task", odd])
+    told = re.search(r"`(requeue .*)` does it again", capsys.readouterr().err)
+    assert told is not None
+    assert shlex.split(told[1]) == ["requeue", odd]
