@@ -17,7 +17,9 @@ Argv = tuple[str, ...]
 """A command: an argv list.  One string in a project file becomes ``("sh", "-c", string)``."""
 
 
-class Settings(Record, frozen=True, kw_only=True):
+class Settings(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Written down whole: what a run was told stays, though a later version has other defaults."""
+
     pipeline: Pipeline = Pipeline.FULL
     max_concurrent: int = 3
     attempts_max: int = 3

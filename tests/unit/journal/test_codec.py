@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from orchestrator.core.events import KnownEvent, Unknown
+from orchestrator.core.events import KnownEvent, RunCreated, Unknown
+from orchestrator.core.settings import Project, Settings
 from orchestrator.journal.codec import (
     ENVELOPE_FIELDS,
     VERSION,
@@ -122,3 +123,10 @@ def test_lines_of_a_newer_format_are_refused() -> None:
     assert newer != WHOLE
     with pytest.raises(WrittenByNewer):
         decode_lines(newer)
+
+
+def test_what_a_run_was_told_is_written_down_whole() -> None:
+    """Another version may have other defaults: those of an old run stay."""
+    created = RunCreated(settings=Settings(), project=Project(name="p", root="/p"))
+    line, _ = encode_commit([created], after_seq=0, run_id="r", now=NOW)
+    assert set(json.loads(line)["settings"]) == {f.name for f in msgspec.structs.fields(Settings)}
