@@ -14,6 +14,10 @@ from orchestrator.ports.tasks import SourceTask
 
 COMMANDS = ("install", "test", "lint", "typecheck", "reset")
 GIT_TIMEOUT_S = 20.0
+FIND_TIMEOUT_S = 20.0
+_NOT_FOUND = 33
+_FIND = f"""import importlib.util, sys
+sys.exit({_NOT_FOUND} if importlib.util.find_spec(sys.argv[1]) is None else 0)"""
 
 _SHELLS_OWN = frozenset(
     {
@@ -59,10 +63,17 @@ def models(project: Project) -> Check:
 
 
 def _command(name: str, project: Project, environ: Mapping[str, str]) -> Check | None:
-    program = first_program(getattr(project.commands, name))
-    if not program or _is_there(program, Path(project.root), environ):
-        return None
+    words = plain_words(getattr(project.commands, name))
+    program = words[0] if words else ""
     may_be_installed = bool(project.commands.install) and name != "install"
+    if not program:
+        return None
+    if _is_there(program, Path(project.root), environ):
+        if may_be_installed or not (module := _missing_module(words, project.root, environ)):
+            return None
+        found = f"{name}: {program} has no module {module}"
+        mend = f"install it for {program}, or let [commands] install bring it"
+        return fail("commands", found, mend=mend)
     is_untracked = "/" in program and Path(project.root, program).exists()
     where = "is not in git: a fresh worktree lacks it" if is_untracked else _nowhere(program)
     found = f"{name}: {program} {where}"
@@ -75,19 +86,38 @@ def _nowhere(program: str) -> str:
     return "is not in the repository" if "/" in program else "is not on PATH"
 
 
-def first_program(argv: Argv) -> str:
-    """The program that a command starts with; "" where that is the shell's to say."""
+def plain_words(argv: Argv) -> list[str]:
+    """What a command starts with, program first; empty where that is the shell's to say."""
     if argv[:2] != ("sh", "-c"):
-        return argv[0]
+        return list(argv)
     try:
         words = shlex.split(argv[2], comments=True)
     except ValueError:
-        return ""
+        return []
     while words and re.fullmatch(r"\w+=.*", words[0]):
         words = words[1:]
     if not words or words[0] in _SHELLS_OWN or re.search(r"[$`*?;&|<>(){}~]", words[0]):
+        return []
+    return words
+
+
+def _missing_module(words: list[str], root: str, environ: Mapping[str, str]) -> str:
+    """The module of ``python -m MODULE`` that this python does not find; "" where it does, or
+    cannot be asked."""
+    program, *options = words
+    if not re.fullmatch(r"(.*/)?python[\d.]*", program) or options[:1] != ["-m"]:
         return ""
-    return words[0]
+    path = shutil.which(program, path=environ.get("PATH", "")) or program
+    for module in options[1:2]:
+        try:
+            asked = [path, "-c", _FIND, module.split(".")[0]]
+            done = subprocess.run(
+                asked, cwd=root, capture_output=True, timeout=FIND_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return module if done.returncode == _NOT_FOUND else ""
+    return ""
 
 
 def _is_there(program: str, root: Path, environ: Mapping[str, str]) -> bool:

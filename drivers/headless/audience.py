@@ -26,6 +26,7 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.state import RunState
 from orchestrator.views.moments import clock
+from orchestrator.views.remarks import remarks
 
 Project = Callable[[RunState, Entry], None]
 """Writes what an event adds to the files derived from the journal.  Raises OSError."""
@@ -81,6 +82,7 @@ class Listeners:
                     on_paid_credits=event.evidence.get("using_overage"),
                     client_warns=event.evidence.get("client_warns"),
                     login=ends_soon(event.evidence.get("login_ends_at"), entry.ts),
+                    **remarks(event.evidence),
                 )
             case DispatchReclaimed(work_item_id=work_item, how=how):
                 self.say("taken up again", dispatch=work_item, how=how)

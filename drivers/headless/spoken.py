@@ -62,7 +62,7 @@ def _recorded(stage: str, values: Values) -> str:
     paid = f", {float(values['usd']):.2f} USD" if "usd" in values else ""
     noted = "".join(
         f"; {key.replace('_', ' ')}: {values[key]}"
-        for key in ("another_model", "on_paid_credits")
+        for key in ("another_model", "on_paid_credits", "proves_nothing", "install_leaves")
         if key in values
     )
     if "cause" not in values:

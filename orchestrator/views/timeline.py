@@ -50,6 +50,7 @@ from orchestrator.core.model import Outcome, TaskId
 from orchestrator.core.options import flattened
 from orchestrator.core.words import in_words, plain
 from orchestrator.views.moments import clock, duration, told_at
+from orchestrator.views.remarks import remarks
 from orchestrator.views.text import cut
 
 TEXT_WIDTH = 140
@@ -101,7 +102,10 @@ def _recorded(event: StageRecorded) -> str:
     if event.outcome is Outcome.COMPLETED:
         return f"{event.stage} done{took}{paid}; the task is COMPLETED"
     if event.outcome is Outcome.ADVANCED:
-        return f"{event.stage} done{took}{paid}"
+        noted = "".join(
+            f"; {key.replace('_', ' ')}: {said}" for key, said in remarks(event.evidence).items()
+        )
+        return f"{event.stage} done{took}{paid}{noted}"
     why = event.cause or event.status
     return f"{event.stage} ended with {why}{took}{paid}{_because(event.error)}"
 

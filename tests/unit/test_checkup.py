@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from adapters.execution import rehearsal
 from drivers.checkup import client, machine, project as checked, storage
-from drivers.checkup.check import Level
+from drivers.checkup.check import Check, Level
 from orchestrator.core.model import TaskId
 from orchestrator.core.settings import AgentSettings, Commands, Project
 from orchestrator.ports.tasks import SourceTask
@@ -242,6 +243,21 @@ class TestProject:
         (check,) = checked.commands(untracked, os.environ)
         assert (check.level, check.found) == (Level.OK, "programs of test are there")
 
+    def test_a_module_that_python_does_not_find_fails(self, tmp_path: Path) -> None:
+        def of(*words: str, **more: tuple[str, ...]) -> Check:
+            (check,) = checked.commands(self.project(tmp_path, test=words, **more), os.environ)
+            return check
+
+        check = of(sys.executable, "-m", "nosuchmodule", "-q")
+        assert check.level is Level.FAIL
+        assert check.found == f"test: {sys.executable} has no module nosuchmodule"
+        assert of("sh", "-c", f"{sys.executable} -m nosuchmodule").level is Level.FAIL
+        assert of(sys.executable, "-m", "nosuchmodule", install=("true",)).level is Level.OK
+        assert of(sys.executable, "-m", "unittest").level is Level.OK
+        assert of(sys.executable, "-m").level is Level.OK
+        (tmp_path / "here.py").write_text("")
+        assert of(sys.executable, "-m", "here").level is Level.OK
+
     @pytest.mark.parametrize(
         ("script", "program"),
         [
@@ -257,7 +273,7 @@ class TestProject:
     def test_what_a_shell_is_to_run_is_told_where_it_is_plain(
         self, script: str, program: str
     ) -> None:
-        assert checked.first_program(("sh", "-c", script)) == program
+        assert checked.plain_words(("sh", "-c", script))[:1] == ([program] if program else [])
 
     def test_models_that_nobody_knows_are_noted(self, tmp_path: Path) -> None:
         known = ("sonnet", "opus[1m]", "claude-sonnet-4-5-20250929", "us.anthropic.claude-x-v1:0")

@@ -9,11 +9,13 @@ from drivers.headless.audience import Listeners
 from drivers.headless.narration import open_narration
 from orchestrator.core.events import ChildStarted, Entry, KnownEvent
 from orchestrator.core.model import Cause, ProcessIdentity, Stage, TaskId, WorkItemId
+from orchestrator.views.timeline import activity
 from tests.unit.cli.runs import run_of
 from tests.unit.journal.events import recorded
 
 
 def told(tmp_path: Path, event: KnownEvent) -> str:
+    tmp_path.mkdir(exist_ok=True)
     log = tmp_path / "driver.log"
     narration = open_narration(log, secrets=(), stderr=None)
     listeners = Listeners(narration, lambda state, entry: None, lambda: None)
@@ -31,6 +33,23 @@ def test_why_a_stage_failed_is_told_where_no_agent_worded_it(
         error="1 check fails that the base passes: tests/test_a.py::test_b",
     )
     assert ("test_a.py::test_b" in told(tmp_path, failed)) is is_told
+
+
+def test_what_a_success_does_not_show_is_remarked(tmp_path: Path) -> None:
+    evidence = {
+        "proves_nothing": "pytest fails on the base too (exit 1): no such module",
+        "install_leaves": ["a", "b", "c", "d", "e"],
+    }
+    event = msgspec.structs.replace(recorded("T1", Stage.TEST), evidence=evidence)
+    line = told(tmp_path, event)
+    assert 'proves_nothing="pytest fails on the base too (exit 1): no such module"' in line
+    left = "a, b, c and 2 more, which will be on the branch: put into .gitignore what should not"
+    assert f'install_leaves="{left}"' in line
+    row = activity(Entry(seq=2, ts=2.0, run_id="r1", event=event))
+    assert row is not None
+    assert "; proves nothing: pytest fails" in row.text
+    odd = msgspec.structs.replace(event, evidence={"install_leaves": 3, "proves_nothing": ""})
+    assert "proves" not in told(tmp_path / "odd", odd)
 
 
 def test_a_start_is_told_when_it_is_seen_and_not_with_its_event(tmp_path: Path) -> None:

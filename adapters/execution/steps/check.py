@@ -39,6 +39,14 @@ class Judged(NamedTuple):
     old: list[str]
     base: Base | None
 
+    def proves_nothing(self) -> str:
+        """How it fails on the base as well, and by the name of no test: no work can be seen in
+        that.  "" where it says something."""
+        if self.new or self.old != [_whole(self.argv)]:
+            return ""
+        how = f"fails on the base too (exit {self.ended.status})"
+        return f"{shlex.join(self.argv)} {how}: {self.ended.telling_line}"
+
     def as_evidence(self) -> dict[str, Any]:
         facts: dict[str, Any] = {
             "name": self.name,
@@ -92,7 +100,7 @@ def _judge(
             f"the {name} command cannot be run (exit {ended.status}): {ended.telling_line}."
             f" See that {argv[0]} is installed and on PATH",
         )
-    whole = f"command: {shlex.join(argv)}"
+    whole = _whole(argv)
     failed = reader.names() or [whole]
     base_failed = set(base.failed or ([whole] if base.status else []))
     new = [test for test in failed if test not in base_failed]
@@ -100,6 +108,11 @@ def _judge(
         new = [f"{whole} (exit {ended.status}, on the base {base.status})"]
     old = [test for test in failed if test in base_failed]
     return Judged(name, argv, ended, reader.passed, new, old, base)
+
+
+def _whole(argv: list[str]) -> str:
+    """What fails where no test is named."""
+    return f"command: {shlex.join(argv)}"
 
 
 def _reader(name: str) -> Failing | Problems:
@@ -116,6 +129,8 @@ def _conclude(judged: list[Judged], *, has_tests: bool) -> Result:
         "passed": sum(verdict.passed or 0 for verdict in judged),
         "commands": [verdict.as_evidence() for verdict in judged],
     }
+    if blank := [said for verdict in judged if (said := verdict.proves_nothing())]:
+        evidence["proves_nothing"] = "; ".join(bounded(blank))
     if not has_tests:
         evidence["note"] = "the project has no test command: nothing was tested"
     if not new:

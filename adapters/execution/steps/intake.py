@@ -52,7 +52,16 @@ def intake(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
         if finished.status:
             error = f"the install command exited {finished.status}: {finished.telling_line}"
             return failure("infrastructure", error, **evidence, learnings=finished.tail)
+        if left := _not_ignored(place):
+            evidence["install_leaves"] = bounded(left)
     return success(evidence, output)
+
+
+def _not_ignored(place: Place) -> list[str]:
+    """What install has left where git sees it: it will be taken for the task's own work."""
+    git = worktrees.get(place.repository, place.path).git()
+    found = git("status", "--porcelain", "--no-renames", "--untracked-files=normal", "-z")
+    return [shown(entry[3:]) for entry in found.split(b"\0") if entry]
 
 
 def _look(inputs: Inputs) -> Place:

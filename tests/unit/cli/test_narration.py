@@ -32,6 +32,7 @@ def test_a_terminal_has_short_lines_and_the_log_all_of_it(tmp_path: Path) -> Non
         narration.info("started", task="#12", stage="implement", pid=5)
         narration.info("recorded", task="#12", stage="test", cause="tests_failed", why="a b fails")
         narration.info("recorded", task="#12", stage="review", outcome="completed", usd="0.1234")
+        narration.info("recorded", task="#12", stage="test", proves_nothing="x fails")
         narration.info("odd hunter2hunter2", prompt="PROMPT", some_value=3)
         data = b""
         while not data.endswith(b"some value 3\r\n"):
@@ -41,10 +42,11 @@ def test_a_terminal_has_short_lines_and_the_log_all_of_it(tmp_path: Path) -> Non
         "  #12           implement begins, attempt 2 (sonnet)",
         "  #12           test ended with tests failed: a b fails",
         "  #12           review done, 0.12 USD; the task is COMPLETED",
+        "  #12           test done; proves nothing: x fails",
         "  -             odd [secret]: some value 3",
     ]
     told = log.read_text().splitlines()
-    assert len(told) == 5
+    assert len(told) == 6
     assert told[1].endswith(" started task=#12 stage=implement pid=5")
 
 

@@ -64,6 +64,21 @@ def test_failures_of_the_base_are_not_the_works(task: Task) -> None:
     assert result.evidence["base_failed"] == ["test_old (test_a.T.test_old)"]
 
 
+@pytest.mark.parametrize("printed", ["No module named pytest", ""])
+def test_a_command_that_fails_on_the_base_as_a_whole_is_said_to_prove_nothing(
+    task: Task, printed: str
+) -> None:
+    result = task.check(test=["sh", "-c", f"echo '{printed}'; exit 1"], lint=["true"])
+    assert result.cause is None
+    said = result.evidence["proves_nothing"]
+    assert "fails on the base too (exit 1): " in said
+    assert said.endswith(printed or "it printed nothing")
+
+
+def test_a_test_that_fails_by_name_on_the_base_proves_the_rest(task: Task) -> None:
+    assert "proves_nothing" not in task.check(test=UNITTEST).evidence
+
+
 def test_new_failures_are_the_works_and_a_retry_is_told_of_them(task: Task) -> None:
     task.write({"test_a.py": OLD + GOOD + NEW})
     result = task.check(test=UNITTEST)

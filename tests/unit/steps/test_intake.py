@@ -36,7 +36,12 @@ def test_it_starts_from_the_base_and_leaves_the_users_files_alone(repo: Repo, pa
     result = run(repo, "intake", start_commit=base, install=["touch", "installed"])
     assert result.cause is None
     assert result.output == {"start_commit": base, "branch": BRANCH, "worktree": str(path)}
-    assert result.evidence == {**result.output, "base_commit": base, "install_exit": 0}
+    assert result.evidence == {
+        **result.output,
+        "base_commit": base,
+        "install_exit": 0,
+        "install_leaves": ["installed"],
+    }
     assert (path / "a.txt").read_text() == "a\n"
     assert (path / "installed").exists()
     assert repo.git("status", "--porcelain") == " M b.txt"
@@ -46,6 +51,16 @@ def test_it_starts_from_the_base_and_leaves_the_users_files_alone(repo: Repo, pa
         f"refs/heads/{BRANCH}": base,
         START_REF: base,
     }
+
+
+def test_what_install_leaves_is_named_where_git_does_not_ignore_it(repo: Repo) -> None:
+    repo.commit({".gitignore": "ignored/\n"})
+    script = "mkdir ignored seen && touch ignored/a seen/ä seen/b && echo >>a.txt"
+    result = run(repo, "intake", install=["sh", "-c", script])
+    assert result.evidence["install_leaves"] == ["a.txt", "seen/"]
+    clean = run(repo, "intake", "T2", install=["mkdir", "ignored"])
+    assert clean.cause is None
+    assert "install_leaves" not in clean.evidence
 
 
 def test_it_starts_from_the_branch_of_its_one_dependency(repo: Repo, path: Path) -> None:
