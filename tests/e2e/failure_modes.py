@@ -22,6 +22,7 @@ QUICK = {
     "terminate_wait_s": "0.3",
     "storm_tasks_max": "1000",
     "failing_tasks_max": "1000",
+    "zero_work_max": "0",
 }
 
 

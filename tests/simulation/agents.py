@@ -26,6 +26,8 @@ MODEL = "claude-sonnet-5"
 PRICE = price_of(MODEL)
 TOKENS_IN = 1000
 HANGS_S = 1e6
+DEAR = (2_000_000, 3_000_000)
+"""Tokens of a call that costs more than four times what any stage is expected to."""
 LATE_S = 1.0
 """Between a result line without its cost and the one that has it."""
 
@@ -130,6 +132,9 @@ class Agents:
         """An errno that starting any program meets: there is none, or it is not one."""
         self.limit_until = 0.0
         """Wall clock: the account's limit is used up until then; every call meets it."""
+        self.epidemics: dict[str, range] = {}
+        """Conduct -> which of all clients, by their number, have it."""
+        self.clients = 0
 
     def make(self, process: Process, words: dict[str, str]) -> "Child":
         if self.spawn_fails_with:
@@ -274,6 +279,11 @@ class ClientChild(Child):
             raise Violation(Promise.ONCE, f"two children work in session {name}")
         self.session.users = {self.process}
         self.session.calls += 1
+        self.agents.clients += 1
+        for conduct, struck in self.agents.epidemics.items():
+            if self.agents.clients in struck:
+                self.machine.struck[f"child of an epidemic: {conduct}"] += 1
+                self.life.conduct = conduct
         if self.machine.wall() < self.agents.limit_until and self.life.conduct not in _AT_ONCE:
             self.machine.struck["child of a usage limit storm"] += 1
             self.life.conduct = "limit"
@@ -288,7 +298,7 @@ class ClientChild(Child):
         """The first answer: from here on there is a transcript, and money is spent."""
         name = self.life.session
         self.machine.create(f"/transcripts/{name}.jsonl").sync()
-        tokens = self.rng.randint(1000, 40_000)
+        tokens = self.rng.randint(*(DEAR if self.life.conduct == "dear" else (1000, 40_000)))
         self.life.tokens = self.life.spent = tokens
         if self.life.conduct in _WORKS_ON and _usd(tokens, 1) > self._budget_usd():
             self.life.conduct = "budget"  # it has passed its limit with this turn
@@ -354,6 +364,13 @@ class ClientChild(Child):
             self.say(_REJECTED_WINDOW % agents.limit_until)
         self._failed("You've hit your limit", b'"api_error":"usage_limit_reached",')
 
+    def _idle(self) -> None:
+        """Success, and nothing was done; each time in other words, so that no two are alike."""
+        self.say(_INIT % self.life.session.encode())
+        words = "".join(self.rng.choices("abcdefgh", k=12))
+        self.say_result(_IDLE % words.encode())
+        self.end(0)
+
     def _outage(self) -> None:
         self._failed("Overloaded", b'"api_error_status":529,')
 
@@ -412,7 +429,7 @@ class ClientChild(Child):
 
 _WORKS_ON = frozenset({"success", "leaves", "garbage", "lingers", "deaf", "loses_session"})
 """Conducts that a limit on money ends."""
-_AT_ONCE = frozenset({"limit", "outage", "unauthorized"})
+_AT_ONCE = frozenset({"limit", "outage", "unauthorized", "idle"})
 """It fails before it works, and costs nothing."""
 
 _INIT = (
@@ -431,6 +448,10 @@ _WINDOW = (
 _REJECTED_WINDOW = (
     b'{"type":"rate_limit_event","rate_limit_info":{"status":"rejected",'
     b'"rateLimitType":"five_hour","utilization":1.0,"resetsAt":%.3f}}'
+)
+_IDLE = (
+    b'{"type":"result","subtype":"success","is_error":false,"result":"%s","num_turns":0,'
+    b'"total_cost_usd":0}'
 )
 _FAILED = (
     b'{"type":"result",%s"subtype":"success","is_error":true,"result":"%s","num_turns":1,'

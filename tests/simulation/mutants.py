@@ -19,6 +19,7 @@ from drivers.headless import dispatches, heartbeat, room, run_loop, take_up
 from orchestrator.core import (
     admission,
     allowance,
+    breakers,
     budget,
     decide,
     fold,
@@ -34,7 +35,7 @@ from orchestrator.core import (
 )
 from orchestrator.core.events import CooldownEnded, DriverClaimed, Entry, KnownEvent
 from orchestrator.core.model import Cause, Stage
-from orchestrator.core.state import RunState
+from orchestrator.core.state import Breakers, RunState
 from orchestrator.journal import codec, disk, file, scan
 from orchestrator.ports.journal import Committed
 from tests.simulation import driver
@@ -399,6 +400,27 @@ def _cooldown_forgotten() -> Sequence[Patch]:
     return [(fold.FOLDS, DriverClaimed, change)]
 
 
+def _breaker_forgotten() -> Sequence[Patch]:
+    def change(original: Any) -> Any:
+        def driver_claimed(state: RunState, event: DriverClaimed, entry: Entry) -> None:
+            original(state, event, entry)
+            state.breakers = Breakers()
+            if state.canary == "model":
+                state.canary = ""
+
+        return driver_claimed
+
+    return [(fold.FOLDS, DriverClaimed, change)]
+
+
+def _runaway_unseen() -> Sequence[Patch]:
+    return [(breakers, "too_dear", lambda _: lambda state, lease, events: ())]
+
+
+def _idleness_unseen() -> Sequence[Patch]:
+    return [(breakers, "_did_nothing", lambda _: lambda event: False)]
+
+
 def _not_barred_by(name: str) -> Sequence[Patch]:
     def change(original: Any) -> Any:
         def bar(self: allowance.Allowance, task: Any) -> Any:
@@ -543,6 +565,9 @@ MUTANTS = tuple(
         ("repeated_usage_added", "what a message used is booked with each of its lines",
          _repeated_usage_added),
         ("cooldown_forgotten", "a restart forgets the cooldown", _cooldown_forgotten),
+        ("breaker_forgotten", "a restart forgets what has tripped", _breaker_forgotten),
+        ("runaway_unseen", "nobody looks at what attempts cost", _runaway_unseen),
+        ("idleness_unseen", "a call that does nothing is like any other", _idleness_unseen),
         ("cooldown_unheeded", "a model is asked while a rejection holds", _cooldown_unheeded),
         ("canaries_in_crowds", "after a limit all start at once", _canaries_in_crowds),
         ("full_window_unheeded", "the limit does not fall as a window fills",

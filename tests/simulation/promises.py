@@ -26,6 +26,7 @@ class Promise(StrEnum):
     KEPT = "14. no prompt, result or stream is ever deleted"
     HEALTHY = "no stranger and no healthy child is signalled"
     WAITS = "no limit or pause is passed before its end, and no stage waits beside a free slot"
+    BREAKERS = "no row of idle calls and no runaway goes on, and one goes first after the pause"
     STATE = "the fold's own assertions hold, and nothing refuses the journal"
 
 

@@ -139,6 +139,7 @@ FAULTS = (
     *("exec format error", "stranger with an old pid", "second driver", "command killed"),
     *sorted(AT_ONCE),
     *(f"command {name}" for name in COMMANDS),
+    *("child of an epidemic: idle", "child of an epidemic: dear"),
     *("child of a usage limit storm", *(f"child {name}" for name in sorted(_ALL_CONDUCTS))),
 )
 """All that can go wrong, as it is counted where it takes effect."""
@@ -584,7 +585,8 @@ class Story:
             for name in ("budget_usd", "task_budget_usd", "implement_budget_usd"):
                 budget = getattr(run.state.settings, name)
                 if budget is not None:
-                    more = partial(steer.change_settings, pairs={name: str(budget + 20)}, by="me")
+                    raised = {name: str(budget + 20 + run.state.totals.cost_usd)}
+                    more = partial(steer.change_settings, pairs=raised, by="me")
                     await run.commit(more, now=now)
             if held and self.is_calm:
                 again = [name for name in held if state.tasks[name].round < 3]
@@ -726,6 +728,11 @@ def _furnish(story: Story) -> None:
     machine.sync_s = lambda: rng.uniform(0, slow) if rng.random() < 0.3 else 0.0
     slow_git = 2.0 if "slow git" in allowed else 0.0
     machine.call_s = lambda: rng.uniform(0, slow_git) if rng.random() < 0.3 else 0.0
+    of_its_own = random.Random(-1 - story.seed)
+    for conduct, share in (("idle", 0.1), ("dear", 0.25)):
+        if of_its_own.random() < share:
+            first = of_its_own.randint(1, 6)
+            story.agents.epidemics[conduct] = range(first, first + of_its_own.randint(4, 14))
     story.agents.lasts_s_max = 60.0 if "long children" in allowed else 12.0
 
 

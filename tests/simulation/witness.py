@@ -36,17 +36,19 @@ from orchestrator.core.state import RunState
 from orchestrator.core.windows import ends_at, model_in
 from tests.simulation.agents import PRICE, TOKENS_IN, Agents, Dispatch, Life
 from tests.simulation.driver import JOURNAL, TIMEOUT_S
+from tests.simulation.fuses import Fuses
 from tests.simulation.machine import Machine, Process
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.shim import VirtualShim
 
 VERDICTS = frozenset(
-    {"work_error", "invalid", "rejected", "tests_failed", "no_change", "infrastructure"} | {"hangs"}
+    {"work_error", "invalid", "rejected", "tests_failed", "no_change", "infrastructure"}
+    | {"hangs", "idle"}
 )
 """Conducts that may spend an attempt: the work was judged, or its time ran out."""
 GOOD = frozenset(
     {"success", "leaves", "garbage", "twice", "torn", "no_cost", "negative_cost", "loses_session"}
-    | {"lingers", "deaf", "late_cost", "repeats_usage"}
+    | {"lingers", "deaf", "dear", "late_cost", "repeats_usage"}
 )
 """Conducts that come to a good result."""
 USD_EXACT = 1e-6
@@ -90,6 +92,7 @@ class Witness:
     stop_asked: bool = False
     """Somebody asked for children to be stopped."""
     money: "Money" = field(default_factory=lambda: Money())
+    fuses: Fuses = field(default_factory=Fuses)
 
     def violate(self, promise: Promise, what: str) -> None:
         """Kept, because what happens on the machine cannot raise into the run."""
@@ -244,6 +247,7 @@ class Witness:
                 attempts_spent -= present - event.attempt
             state = fold(state, entry)
             self.money.look(state, event)
+            self.fuses.look(state, event, self._conduct_of(event))
             match event:
                 case StageDispatched():
                     self._keeps_limits(state, event, entry)
@@ -281,6 +285,11 @@ class Witness:
             raise Violation(Promise.RESULTS, f"results are lost: {', '.join(sorted(lost))}")
         self._ledger(state, recorded, excused)
         return state
+
+    def _conduct_of(self, event: KnownEvent | Unknown) -> str:
+        """Of the child that came to its end; "" where none did."""
+        lives = self._lives_of(event.work_item_id) if isinstance(event, StageRecorded) else []
+        return lives[-1].conduct if lives and lives[-1].finished else ""
 
     def _may_dispatch(
         self, state: RunState, event: StageDispatched, entry: Entry, cooldown_until: float
