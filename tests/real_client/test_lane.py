@@ -25,7 +25,7 @@ from orchestrator.core.model import (
 )
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.settings import AgentSettings, Project
-from tests.loopback_api import ToolUse
+from tests.loopback_api import Reply, Request, ToolUse, replies
 from tests.real_client.agents import LIMIT_RESETS_IN_S, PROMPT, Act, Agent, RealAgent, Trouble
 from tests.real_client.client import API_KEY, SUBSCRIPTION, Child, new_session, wait_until
 
@@ -41,15 +41,18 @@ class LaneRun:
         agent: Agent,
         credential: Mapping[str, str] = API_KEY,
         allowed_tools: tuple[str, ...] = (),
+        fallback_models: tuple[str, ...] = (),
+        retries: int = 1,
     ) -> None:
         client = agent.client
         # Fewer retries than in life: the tests do not wait out an outage.
-        env = {"ANTHROPIC_BASE_URL": client.url, "CLAUDE_CODE_MAX_RETRIES": "1"}
+        env = {"ANTHROPIC_BASE_URL": client.url, "CLAUDE_CODE_MAX_RETRIES": str(retries)}
         self._settings = AgentSettings(
             command=client.command,
             pass_env=("ANTHROPIC_API_KEY",),
             env=env,
             allowed_tools=allowed_tools,
+            fallback_models=fallback_models,
         )
         project = Project(name="p", root=str(agent.work), agent=self._settings)
         environ = {"HOME": str(client.home), "PATH": "/usr/bin:/bin", **credential}
@@ -295,3 +298,30 @@ def test_an_implement_request_offers_no_tool_that_waits_or_leaves(real: RealAgen
     assert {"Bash", "Edit", "Read", "Write", "StructuredOutput"} <= offered
     unwanted = {"AskUserQuestion", "CronCreate", "EnterWorktree", "Monitor", "ScheduleWakeup"}
     assert offered.isdisjoint(unwanted | {"SendMessage", "Workflow"})
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+def test_another_model_goes_on_where_one_is_overloaded(real: RealAgent) -> None:
+    """The client takes it after the third refusal."""
+
+    def overloaded_but_for_haiku(request: Request) -> Reply:
+        if "haiku" not in request.model:
+            return replies.overloaded()
+        return answers(request)
+
+    lane = LaneRun(real, fallback_models=("claude-haiku-4-5",), retries=3)
+    work = lane.work(session=new_session())
+    real.tell(_WORKS)
+    answers = real.api.script
+    child = lane.start(_WORKS, work)
+    real.api.script = overloaded_but_for_haiku
+    ending = lane.conclude(child, work)
+
+    assert isinstance(ending, Ending)
+    assert ending.status is ResultStatus.SUCCESS, ending.error
+    assert ending.structured_output == _SUMMARY
+    assert "haiku" in ending.evidence["another_model"]
+    asked = [request.model for request in real.api.requests]
+    assert "sonnet" in asked[0]
+    assert "haiku" in asked[-1]
