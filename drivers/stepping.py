@@ -63,6 +63,7 @@ async def next_work_item(
 
     Deterministic stages that come first are run here, to their end.
     """
+    wiring.require_repository(run.state.project)
     async with wiring.attached(run, store) as outside:
         is_driven = driver_now(store, outside.host.now()).alive
         _free_lease(run.state.tasks[task_id], resume=resume, is_driven=is_driven)

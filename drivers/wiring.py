@@ -76,6 +76,15 @@ def require_programs(project: Project, environ: Mapping[str, str]) -> None:
             raise EnvironmentFault(f"{program} is not on PATH: {mend}; `doctor` says more")
 
 
+def require_repository(project: Project) -> None:
+    """Raises EnvironmentFault where no stage could work: on a disk that is not mounted, say."""
+    if not os.path.lexists(os.path.join(project.root, ".git")):
+        raise EnvironmentFault(
+            f"there is no git repository at {project.root}, which this run works on: bring it back"
+            " (a disk that is not mounted?), then run the same command again"
+        )
+
+
 def output_mistake(stage: Stage, output: Any) -> str:
     """What is wrong with a stage's structured output, in one line; "" where nothing is."""
     schema = OUTPUT_SCHEMAS.get(stage)

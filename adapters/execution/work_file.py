@@ -15,12 +15,18 @@ from orchestrator.core.state import Lease
 
 
 def write_work(stem: Stem, work: WorkItem) -> None:
+    """Raises OSError, which names a file."""
     stem.directory.mkdir(parents=True, exist_ok=True)
-    with stem.prompt.open("wb") as file:
-        file.write(work.prompt.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())
-    stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
+    try:
+        with stem.prompt.open("wb") as file:
+            file.write(work.prompt.encode("utf-8", "replace"))
+            file.flush()
+            os.fsync(file.fileno())
+        stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
+    except OSError as fault:
+        if fault.filename is None:  # of a write: a person wants to know which disk is full
+            fault.filename = str(stem.prompt)
+        raise
 
 
 def read_work(stem: Stem, lease: Lease) -> WorkItem | None:

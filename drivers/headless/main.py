@@ -70,6 +70,7 @@ async def _drive(
             return finished(run.state.finalized)
         _refuse_if_not_whole(run.state)
         wiring.require_programs(run.state.project, os.environ)
+        wiring.require_repository(run.state.project)
         _refuse_foreign_driver(store, outside.host, invocation)
         narration = open_narration(store.log_path, secrets=secrets_of(os.environ))
         log = DriverLog(store.driver_path)

@@ -106,6 +106,22 @@ def test_a_run_that_is_deleted_under_its_driver(home: Home, what: str) -> None:
     assert "there is no run 'r1'" in the_one_line(after)
 
 
+@pytest.mark.parametrize("words", [RUN, ("--run", "r1", "next", "--task", "T1")])
+def test_a_repository_that_is_away_for_a_while(home: Home, words: tuple[str, ...]) -> None:
+    """On a disk that is not mounted: no task is failed for it."""
+    away = home.repository.rename(home.path / "away")
+    done = home.orchestrator(*words, cwd=home.path)
+    assert done.returncode == 5
+    assert f"there is no git repository at {home.repository}" in the_one_line(done)
+    assert {event["type"] for event in home.events("r1")} <= {
+        "run_created",
+        "task_added",
+        "driver_claimed",
+    }
+    away.rename(home.repository)
+    assert home.orchestrator(*RUN).returncode == 0
+
+
 def test_two_drivers_that_start_in_the_same_millisecond(home: Home) -> None:
     """Both are loaded and wait for one word; who comes second says so, and changes nothing."""
     (home.path / "scenario.toml").write_text("schema = 1\nduration_s = 1\n")
