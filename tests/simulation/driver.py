@@ -76,6 +76,7 @@ class Programs:
         self.account = SharedAccount()
         self.store = RunStore(VirtualPath(RUN_DIR))  # type: ignore[arg-type]
         self._sessions = random.Random(machine.rng.random())
+        self._ears: dict[str, list[tuple[Process, Callable[[], None]]]] = {}
         self._lanes: dict[str, Lane] = {
             "headless:claude": ClaudeLane(PROJECT, {"HOME": "/home"}, now=machine.wall),
             ENGINE_LANE: StepsLane(PROJECT, {}),
@@ -128,7 +129,7 @@ class Programs:
             if PROCESS.get(None) is me:
                 beats.written(machine.files[str(path)].data)
 
-        machine.watchers[str(path)] = [*machine.watchers.get(str(path), ())[-3:], written]
+        self._listen(str(path), written)
         heart = Heart(
             DriverLog(path),
             run_id="sim",
@@ -187,9 +188,15 @@ class Programs:
         async def changes() -> None:
             await changed.wait()
 
-        self.machine.watchers[JOURNAL] = [*self.machine.watchers.get(JOURNAL, ())[-3:], tell]
+        self._listen(JOURNAL, tell)
         disk = FileDisk(self.store.events_path, changes=changes)
         return await LiveRun.open(FileJournal(disk, "sim"))
+
+    def _listen(self, path: str, told: Callable[[], None]) -> None:
+        """For as long as the calling process lives."""
+        ears = [(who, told) for who, told in self._ears.get(path, ()) if who.is_alive]
+        self._ears[path] = [*ears, (PROCESS.get(), told)]
+        self.machine.watchers[path] = [told for _, told in self._ears[path]]
 
     def _outside(self, run: LiveRun) -> Outside:
         slots = Slots(VirtualPath(SLOTS))  # type: ignore[arg-type]
