@@ -10,6 +10,7 @@ from orchestrator.core.bar import is_about_pausing
 from orchestrator.core.capacity import capacity
 from orchestrator.core.model import TaskId
 from orchestrator.core.plan import plan, ready_tasks
+from orchestrator.views.dispatchable import Dispatchable
 
 HELP = """Show which tasks could start now, best first, and how many children may run at once.
 limit is the cap in total: what is in flight counts against it; limited_by says what sets it."""
@@ -41,13 +42,13 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     limited_by = due.limited_by if is_barred else room.limited_by
     headroom = max(0, limit - len(running))
     ctx.result(
-        {
-            "dispatchable": ready,
-            "limit": limit,
-            "limited_by": limited_by,
-            "in_flight": running,
-            "in_flight_count": len(running),
-        },
+        Dispatchable(
+            dispatchable=tuple(ready),
+            limit=limit,
+            limited_by=limited_by,
+            in_flight=tuple(running),
+            in_flight_count=len(running),
+        ),
         f"{len(ready)} ready: {', '.join(ready) or 'none'}\n"
         f"{len(running)} in flight: {', '.join(running) or 'none'}\n"
         f"{headroom} more may start now: at most {limit} at once, by {limited_by}",

@@ -137,7 +137,7 @@ class Dispatches:
                 lambda: self._prepare(start), partial(self._say_starved, start.task_id)
             )
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
-            _raise_if_of_the_house(problem)
+            _raise_if_of_the_house(problem, self._outside.run_dir)
             self._send.send_nowait(Unready(start, problem))
             return
         if not has_room:
@@ -200,7 +200,7 @@ class Dispatches:
                 partial(self._say_starved, out.task_id),
             )
         except Exception as problem:  # noqa: BLE001 - whatever an adapter does wrong, its task pays
-            _raise_if_of_the_house(problem)
+            _raise_if_of_the_house(problem, self._outside.run_dir)
             report = fault(out, problem, now=self._outside.host.now(), ending=ending)
         self._send.send_nowait(Ended(out, report))
 
@@ -233,7 +233,7 @@ def judged(state: RunState, ended: Ended, now: float) -> Sequence[KnownEvent]:
         return (rejected,)
 
 
-def _raise_if_of_the_house(problem: Exception) -> None:
+def _raise_if_of_the_house(problem: Exception, run_dir: str) -> None:
     """A fault around one task costs that task; one of the machine stops the driver."""
     if is_starved(problem):
         raise EnvironmentFault(
@@ -244,5 +244,7 @@ def _raise_if_of_the_house(problem: Exception) -> None:
     cause: BaseException | None = problem
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in HOUSE_ERRNOS:
-            raise EnvironmentFault(in_full(cause)) from problem
+            # A write to what is open already names no file.
+            what = "" if cause.filename else f"writing to {run_dir}, or to a worktree"
+            raise EnvironmentFault(in_full(cause, what)) from problem
         cause = cause.__cause__

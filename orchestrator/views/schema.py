@@ -9,6 +9,7 @@ from orchestrator.core.events import KnownEvent
 from orchestrator.core.model import StageResult, WorkItem
 from orchestrator.core.settings import Settings
 from orchestrator.views.cost_report import CostReport
+from orchestrator.views.dispatchable import Dispatchable
 from orchestrator.views.forecast import Forecast
 from orchestrator.views.retrospective import Retrospective
 from orchestrator.views.status import Status
@@ -37,6 +38,7 @@ def schemas(more: Mapping[str, Any] | None = None) -> dict[str, dict[str, Any]]:
         "stage_result": StageResult,
         "settings": Settings,
         "status": Status,
+        "dispatchable": Dispatchable,
         "cost_report": CostReport,
         "forecast": Forecast,
         "retrospective": Retrospective,

@@ -63,10 +63,12 @@ class Home:
         preexec: Callable[[], None] | None = None,
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
+        # A limit of ``preexec`` is not for compiled files: Python leaves them cut off, for all.
+        uncached = {"PYTHONDONTWRITEBYTECODE": "1"} if preexec else {}
         return subprocess.run(
             [sys.executable, "-m", "orchestrator", *words],
             cwd=cwd or self.repository,
-            env={**self.environment(), **(env or {})},
+            env={**self.environment(), **uncached, **(env or {})},
             input=stdin,
             stdin=None if stdin is not None else subprocess.DEVNULL,
             capture_output=True,

@@ -1,5 +1,6 @@
 """The real run loop on a mock clock: what it does with results, kills, limits and stops."""
 
+import errno
 import random
 import signal
 from itertools import pairwise
@@ -119,6 +120,27 @@ async def test_a_machine_that_stays_short_ends_the_driver_and_no_task(
     assert state.tasks[TaskId("a")].status is TaskStatus.RUNNING
     world.starved_until = 0.0
     assert (await drive_once(world)).exit_status == 0
+
+
+async def test_a_full_disk_ends_the_driver_and_no_task_and_is_said_to_be_where(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """What is written to an open file names none in its error."""
+
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return success(stage)
+
+    world, is_full = world_of(script), True
+    await make_run(world, [task("a")])
+    with pytest.raises(ExceptionGroup) as ended:
+        await drive_once(world)
+    where = "writing to /run, or to a worktree: No space left on device; free some space there"
+    assert ended.group_contains(EnvironmentFault, match=where)
+    is_full = False
+    assert (await drive_once(world)).exit_status == 0
+    assert replay(await entries_of(world)).audit.attempts_spent == 0
 
 
 async def test_tests_that_fail_send_implement_back_with_what_failed(
