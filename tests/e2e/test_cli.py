@@ -616,4 +616,4 @@ def test_why_there_is_nothing_to_do_by_hand_is_told(own: Home) -> None:
     assert "note: B waits for #12" in done.stderr
     own.json("--run", "r1", "abandon", "#12")
     done = own.call("--run", "r1", "next", "--task", "#12", "--json")
-    assert "note: #12 is abandoned: `requeue #12` does it again" in done.stderr
+    assert "note: #12 is abandoned: `requeue '#12'` does it again" in done.stderr
