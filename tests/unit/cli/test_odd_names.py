@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from drivers.cli.main import main
-from orchestrator.core.events import TaskAbandoned
+from orchestrator.core.events import RunCreated, TaskAbandoned
 from orchestrator.core.model import TaskId
+from orchestrator.core.settings import Project, Settings
 from orchestrator.journal.codec import encode_commit
 from tests.unit.journal.events import NOW, added, created
 
@@ -74,8 +75,11 @@ def test_a_command_that_is_told_can_be_pasted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = 'it\'s "x" $(touch pwned)'
+    project = Project(name="sample", root=str(tmp_path))
+    (tmp_path / ".git").mkdir()
+    begun = RunCreated(settings=Settings(), project=project)
     lines = encode_commit(
-        [created(), added(odd), TaskAbandoned(task_id=TaskId(odd))],
+        [begun, added(odd), TaskAbandoned(task_id=TaskId(odd))],
         after_seq=0,
         run_id="r1",
         now=NOW,
