@@ -4,6 +4,7 @@ A run's own settings are another matter: they are events (orchestrator/core/sett
 """
 
 import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,16 @@ class Environment:
         return cls(
             runs_root=_absolute(runs_root, environ),
             state_dir=_absolute(state_dir, environ),
-            user=environ.get("USER") or environ.get("LOGNAME") or "",
+            user=environ.get("USER") or environ.get("LOGNAME") or _login(),
         )
+
+
+def _login() -> str:
+    """Where no shell has said it, as in a container."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return ""
 
 
 def _absolute(text: str, environ: Mapping[str, str]) -> Path:

@@ -4,6 +4,7 @@ The same planning, evidence and decisions as the driver's; only the model stage 
 is done by somebody else.
 """
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -72,7 +73,9 @@ async def next_work_item(
             if task.lease is not None and not task.lease.is_interactive:
                 await _finish(run, outside, task.lease)
                 continue
-            start = _next_start(run.state, task, outside.host.now(), resume=resume)
+            start = _next_start(
+                run.state, task, outside.host.now(), resume=resume, is_driven=is_driven
+            )
             if start is None:
                 await _finalize_if_settled(run, outside)
                 return None
@@ -89,7 +92,7 @@ async def next_work_item(
             if not await outside.executor.prepare(errand.work):
                 why = resources.why("host_children", run.state.settings)
                 raise Refused(f"{errand.work.id} cannot start now: {why}; try again later")
-            await _lease(run, outside, errand, resume=resume)
+            await _lease(run, outside, errand, resume=resume, is_driven=is_driven)
             if not start.stage.is_deterministic:
                 return errand.work
             ending = await outside.executor.run(errand.work, lambda _: None)
@@ -141,12 +144,14 @@ def _free_lease(task: TaskState, *, resume: bool, is_driven: bool) -> None:
         )
 
 
-async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool) -> None:
+async def _lease(
+    run: LiveRun, outside: Outside, errand: Errand, *, resume: bool, is_driven: bool
+) -> None:
     """Make the dispatch durable, unless somebody else was quicker: then Refused."""
 
     def still_due(state: RunState) -> Sequence[KnownEvent]:
         task = state.tasks[errand.work.task_id]
-        due = _next_start(state, task, outside.host.now(), resume=resume)
+        due = _next_start(state, task, outside.host.now(), resume=resume, is_driven=is_driven)
         if due is None or not due.allows(errand.start):
             return ()
         if task.lease is None:
@@ -161,10 +166,15 @@ async def _lease(run: LiveRun, outside: Outside, errand: Errand, *, resume: bool
         raise Refused(f"{errand.work.id} was taken by somebody else just now: see status")
 
 
-def _next_start(state: RunState, task: TaskState, now: float, *, resume: bool) -> StartStage | None:
-    bar = barred(state)
+_STOPPING = "a stop was asked for; say it again once its driver has ended"
+
+
+def _next_start(
+    state: RunState, task: TaskState, now: float, *, resume: bool, is_driven: bool = False
+) -> StartStage | None:
+    bar = barred(state, is_driven=is_driven)
     if bar in {"paused", "stopping"}:
-        raise Refused(f"run {state.run_id} is {bar}: {state.paused or 'a stop was asked for'}")
+        raise Refused(f"run {state.run_id} is {bar}: {state.paused or _STOPPING}")
     is_due = task.status is TaskStatus.READY or (
         task.status is TaskStatus.COOLING and (task.not_before or 0.0) <= now
     )
@@ -245,7 +255,8 @@ async def _finalize_if_settled(run: LiveRun, outside: Outside) -> None:
 def _why_not(lease: Lease | None, run_id: str, result: StageResult) -> str:
     """Why the result does not answer the dispatch that is out; "" where it does."""
     if lease is None:
-        return f"task {result.task_id} has no outstanding dispatch"
+        take = shlex.join(("next", "--task", result.task_id))
+        return f"task {result.task_id} has no outstanding dispatch: `{take}` hands one out"
     if not lease.is_interactive:
         return f"{lease.work_item_id} is run by the driver, not by hand"
     expected = {

@@ -1,7 +1,9 @@
 """``run-headless``: drive the run to its end, here or detached."""
 
 import argparse
+import os
 import sys
+from typing import TextIO
 
 from drivers.cli import utilization
 from drivers.cli.context import Context
@@ -50,11 +52,22 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
             argv=tuple(sys.argv),
         ),
     )
-    with failure.last_word(ctx.note):
-        show(ctx, without_agent_text(look(store, read_state(store), ctx.now())))
+    if not _is_log_of(store, sys.stdout):
+        with failure.last_word(ctx.note):
+            show(ctx, without_agent_text(look(store, read_state(store), ctx.now())))
     if end.signal is not None:
         failure.end_by(end.signal)
     return end.exit_status
+
+
+def _is_log_of(store: RunStore, stream: TextIO | None) -> bool:
+    """driver.log is one line per decision: a status in it would hide the last of them."""
+    try:
+        return stream is not None and os.path.samestat(
+            os.fstat(stream.fileno()), store.log_path.stat()
+        )
+    except OSError:
+        return False
 
 
 def _detach(args: argparse.Namespace, ctx: Context, store: RunStore) -> int:

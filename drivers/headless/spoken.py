@@ -15,6 +15,8 @@ Values = Mapping[str, str]
 UNSAID = frozenset({"started"})
 """That it was dispatched has been said."""
 
+_WITH_REASON = {"paused": "PAUSED", "driver ends": "the driver ends"}
+
 
 def spoken(event: str, values: Values, at: datetime) -> str | None:
     """None where the lines around it say it.  ``values``: of those there are."""
@@ -44,18 +46,25 @@ def _text(event: str, values: Values) -> str:
             return f"{values.get('how')} after a restart: {values.get('dispatch')}"
         case "cooling down":
             return f"nothing starts for {duration(float(values.get('seconds', 0)))}"
-        case "paused":
-            return f"PAUSED: {values.get('reason')}"
+        case "paused" | "driver ends":
+            return f"{_WITH_REASON[event]}: {values.get('reason')}"
         case "run ended":
             return f"the run has ended: {in_words(values.get('state', ''))}"
-        case "driver ends":
-            return f"the driver ends: {values.get('reason')}"
+        case "at work":
+            return f"{stage} is at work, {_until(values)}"
         case "driving":
             what = f"driving {values.get('run')}, {values.get('tasks')} tasks"
             return f"{what}, pid {values.get('pid')}: {values.get('interrupt')}"
         case _:
             told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in values.items())
             return f"{event}: {told}" if told else event
+
+
+def _until(values: Values) -> str:
+    """Who does it, and how long that may still take."""
+    left = duration(float(values.get("ends_within_s", 0)))
+    who = "by hand" if "by" in values else f"pid {values.get('pid')}"
+    return f"{who}, for {left} at most"
 
 
 def _recorded(stage: str, values: Values) -> str:

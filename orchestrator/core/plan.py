@@ -81,9 +81,11 @@ def ready_tasks(state: RunState, now: float) -> list[TaskState]:
     return list(_candidates(state, now))
 
 
-def barred(state: RunState) -> str:
-    """What keeps every task from starting until a person lifts it; or ""."""
-    if state.stop_requested is not None:
+def barred(state: RunState, *, is_driven: bool = True) -> str:
+    """What keeps every task from starting until a person lifts it; or "".
+
+    A stop is asked of a driver: where none lives it has been heard, and bars nobody's hands."""
+    if is_driven and state.stop_requested is not None:
         return "stopping"
     if state.parked is not None:
         return "parked"

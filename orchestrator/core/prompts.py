@@ -142,9 +142,9 @@ def _summary(task: TaskState) -> str:
     done = task.outputs.get(Stage.IMPLEMENT)
     if not isinstance(done, dict):
         return ""
-    notes = _text(done.get("notes") or "")
-    said = _text(done.get("summary")) + (f"\n\n{notes}" if notes else "")
-    return f"Its author says:\n{quote(said)}"
+    parts = [_text(part) for key in ("summary", "notes") if (part := done.get(key))]
+    said = "\n\n".join(parts)
+    return f"Its author says:\n{quote(said)}" if said else ""
 
 
 def _last_verdict(task: TaskState) -> str:

@@ -66,7 +66,7 @@ def _last(state: RunState, commands: int, by: str) -> list[Change]:
         if not found:
             raise Refused(f"nothing that {who} changed is there to take back{others}")
         times = "1 change" if len(found) == 1 else f"{len(found)} changes"
-        raise Refused(f"only {times} of {who} can be taken back, not {commands}{others}")
+        raise Refused(f"only {times} by {who} can be taken back, not {commands}{others}")
     return [change for changes in found.values() for change in changes]
 
 

@@ -78,12 +78,12 @@ def score(made: ForecastMade | None, *, finished_at: float, cost_usd: float) -> 
 
 
 def in_one_line(made: ForecastMade | Outlook) -> str:
-    """``done Tue 03:12 (02:40 to 04:55), 31.20 USD (26.00 to 40.10)``."""
+    """``ends Tue 03:12 (02:40 to 04:55), 31.20 USD (26.00 to 40.10)``."""
     finish = made.finish_at if isinstance(made, ForecastMade) else _plain(made.finish_at)
     usd = made.cost_usd if isinstance(made, ForecastMade) else _plain(made.cost_usd)
     early, middle, late = (moment(at) for at in finish)
     return (
-        f"done {middle} ({early} to {late}), {usd[1]:.2f} USD ({usd[0]:.2f} to {usd[2]:.2f}),"
+        f"ends {middle} ({early} to {late}), {usd[1]:.2f} USD ({usd[0]:.2f} to {usd[2]:.2f}),"
         f" in eight of ten runs"
     )
 

@@ -567,7 +567,7 @@ def test_what_was_set_and_paused_is_shown_and_taken_back(own: Home) -> None:
     assert len(history) == 7
     assert said("set", "models.scope", "default") == "models.scope = none, was haiku\n"
     for words, status, told in (
-        (("set", "--undo", "3"), 1, "only 2 changes of someone can be taken back, not 3"),
+        (("set", "--undo", "3"), 1, "only 2 changes by someone can be taken back, not 3"),
         (("set", "--undo", "0"), 2, "a number of commands from 1 on"),
         (("set", "--undo", "max_concurrent"), 2, "not 'max_concurrent'"),
         (("set", "--history", "max_concurrent", "5"), 2, "say one of them"),

@@ -221,6 +221,7 @@ def test_a_detached_driver_is_out_of_the_launchers_reach(
     until("the driver is gone", lambda: not driver.is_running())
     narration = Path(log).read_text()
     assert len(re.findall(r" driving ", narration)) == 1
+    assert "driver ends" in narration.splitlines()[-1], "and no status below it"
 
 
 def test_a_detached_driver_that_cannot_begin_is_told_with_its_status(

@@ -459,7 +459,7 @@ def test_nobody_takes_back_what_others_changed() -> None:
     with pytest.raises(Refused, match="--history` shows what others changed"):
         undo(state, 1, by="me")
     set_(state, "budget_usd", "5")
-    with pytest.raises(Refused, match="only 1 change of me can be taken back, not 2"):
+    with pytest.raises(Refused, match="only 1 change by me can be taken back, not 2"):
         undo(state, 2, by="me")
 
 

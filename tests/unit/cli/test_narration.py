@@ -33,6 +33,8 @@ def test_a_terminal_has_short_lines_and_the_log_all_of_it(tmp_path: Path) -> Non
         narration.info("recorded", task="#12", stage="test", cause="tests_failed", why="a b fails")
         narration.info("recorded", task="#12", stage="review", outcome="completed", usd="0.1234")
         narration.info("recorded", task="#12", stage="test", proves_nothing="x fails")
+        narration.info("at work", task="#12", stage="test", pid=5, by=None, ends_within_s="3598")
+        narration.info("at work", task="#12", stage="scope", by="hand", ends_within_s="0")
         narration.info("odd hunter2hunter2", prompt="PROMPT", some_value=3)
         data = b""
         while not data.endswith(b"some value 3\r\n"):
@@ -43,10 +45,12 @@ def test_a_terminal_has_short_lines_and_the_log_all_of_it(tmp_path: Path) -> Non
         "  #12           test ended with tests failed: a b fails",
         "  #12           review done, 0.12 USD; the task is COMPLETED",
         "  #12           test done; proves nothing: x fails",
+        "  #12           test is at work, pid 5, for 60 min at most",
+        "  #12           scope is at work, by hand, for 0 s at most",
         "  -             odd [secret]: some value 3",
     ]
     told = log.read_text().splitlines()
-    assert len(told) == 6
+    assert len(told) == 8
     assert told[1].endswith(" started task=#12 stage=implement pid=5")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drivers.stepping import _next_start
 from orchestrator.core import steer
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.events import RunFinalized, RunPaused, SettingsChanged
@@ -135,6 +136,18 @@ def test_a_stop_at_once_is_not_taken_back_to_a_drain() -> None:
     then(state, steer.stop(state, how="now", by=""))
     assert state.stop_requested == "now"
     assert steer.stop(state, how="drain", by="") == []
+
+
+def test_a_stop_bars_by_hand_only_while_a_driver_lives_to_hear_it() -> None:
+    state = run_of(added("A"))
+    then(state, steer.stop(state, how="drain", by=""))
+    task = state.tasks[TaskId("A")]
+    with pytest.raises(Refused, match="say it again once its driver has ended"):
+        _next_start(state, task, 1.0, resume=False, is_driven=True)
+    assert _next_start(state, task, 1.0, resume=False, is_driven=False) is not None
+    then(state, steer.pause(state, reason="lunch", by=""))
+    with pytest.raises(Refused, match="paused: lunch"):
+        _next_start(state, task, 1.0, resume=False, is_driven=False)
 
 
 def test_a_run_that_has_ended_is_not_paused() -> None:
