@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from drivers.headless.pulse import ONE_GOES_FIRST, pulse_of
 from orchestrator.core.breakers import USD_PER_WORK_MIN, WORKS_MAX, WORKS_MIN
 from orchestrator.core.budget import EXPECTED_USD
 from orchestrator.core.capacity import Capacity
+from orchestrator.core.decide import decide
 from orchestrator.core.events import (
     CooldownEnded,
     CooldownStarted,
@@ -24,6 +26,7 @@ from orchestrator.core.model import (
     Ending,
     Outcome,
     Pipeline,
+    Report,
     ResultStatus,
     Stage,
     TaskId,
@@ -335,6 +338,31 @@ def test_where_nobody_else_can_start_one_task_is_enough() -> None:
     assert pause_of(run.end(idle(Cause.CRASH))) is not None
 
 
+def test_a_person_who_looked_in_between_begins_the_row_anew() -> None:
+    run = run_at(Stage.IMPLEMENT, 6, storm_tasks_max=99)
+    for name in NAMES[:2]:
+        run.end(idle(), name)
+    run.add(RunPaused(reason="lunch"), RunUnpaused())
+    for name in NAMES[2:4]:
+        run.end(idle(), name)
+    assert run.state.paused is None
+    assert len(models_due(run)) > 1, "nor does a pause of a person's ask for a canary"
+
+
+def test_what_people_do_by_hand_is_no_idle_client() -> None:
+    run = run_at(Stage.IMPLEMENT, 6, storm_tasks_max=99)
+    for name in NAMES[:5]:
+        out = run.dispatch(name)
+        report = Report(
+            work_item_id=out.work_item_id,
+            content_hash="h",
+            ending=idle(Cause.WORK_ERROR),
+            lane_used="interactive:claude",
+        )
+        run.add(*decide(run.state, report, NOW))
+    assert run.state.paused is None
+
+
 def test_zero_work_can_be_let_pass() -> None:
     run = run_at(Stage.IMPLEMENT, 6, zero_work_max=0, storm_tasks_max=99)
     for name in NAMES[:6]:
@@ -393,3 +421,25 @@ def test_after_a_good_one_it_counts_anew() -> None:
 def test_failing_tasks_can_be_let_pass() -> None:
     run = run_at(Stage.IMPLEMENT, 9, attempts_max=1, storm_tasks_max=99, failing_tasks_max=0)
     assert [fail(run, name) for name in NAMES[:8]] == [None] * 8
+
+
+# -- told -----------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_says_why_nothing_starts() -> None:
+    run = after_the_spend_breaker()
+    assert heartbeat(run) == ("paused", run.state.paused)
+    run.add(RunUnpaused())
+    (canary,) = models_due(run)
+    assert heartbeat(run) == ("canary", ONE_GOES_FIRST)
+    run.dispatch(canary)
+    assert heartbeat(run) == ("canary", ONE_GOES_FIRST)
+    run.end_out(good(0.1), canary)
+    assert heartbeat(run)[0] != "canary"
+
+
+def heartbeat(run: Run) -> tuple[str, str | None]:
+    most = Capacity(limit=20)
+    due = plan(run.state, now=NOW, capacity=most)
+    pulse = pulse_of(run.state, due, most, is_preparing=False)
+    return pulse.limited_by, pulse.reason
