@@ -26,6 +26,7 @@ from drivers.headless.run_loop import RunLoop
 from drivers.wiring_cli import driver_now
 from orchestrator.core.errors import Blocked, OrchestratorError, Refused
 from orchestrator.core.model import Mode
+from orchestrator.core.remedy import command
 from orchestrator.core.state import RunState
 from orchestrator.journal.projections import repair
 from orchestrator.journal.read import read_entries
@@ -173,7 +174,8 @@ def _refuse_foreign_driver(store: RunStore, host: Host, invocation: Invocation) 
     if driver.state == "foreign" and not invocation.take_over:
         raise Blocked(
             f"run {store.run_id} is driven from host {driver.host}, and that driver has not said "
-            f"that it ended; make sure that nothing runs there, then: run-headless --take-over"
+            f"that it ended; make sure that nothing runs there, then: "
+            + command(store.run_id, "run-headless", "--take-over")
         )
 
 

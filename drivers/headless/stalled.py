@@ -4,7 +4,6 @@ Invariant: each command is one that can be pasted, and changes something.
 """
 
 import heapq
-import shlex
 from collections.abc import Sequence
 
 from orchestrator.core.bar import LANE, is_about_pausing
@@ -13,7 +12,7 @@ from orchestrator.core.events import KnownEvent, RunPaused
 from orchestrator.core.model import TaskStatus
 from orchestrator.core.plan import Plan
 from orchestrator.core.remainder import in_usd, raised_usd, to_finish
-from orchestrator.core.remedy import then_unpause
+from orchestrator.core.remedy import command, then_unpause
 from orchestrator.core.state import RunState, TaskState
 from orchestrator.views.moments import clock
 
@@ -31,7 +30,7 @@ def why_stalled(state: RunState, stalled: str) -> str:
         why = (state.paused or "").removesuffix(then_unpause(state))
         if why.startswith("budget: "):
             return why
-        return f"paused: {why}; go on: {_command(state, 'unpause')}"
+        return f"paused: {why}; go on: {command(state.run_id, 'unpause')}"
     if stalled == "budget":
         return out_of_money(state)
     if stalled == "cooldown" and state.cooldown_until is not None:
@@ -54,13 +53,13 @@ def paused_in_part(state: RunState, limited_by: str, task: TaskState | None = No
     """
     if limited_by.startswith(LANE):
         lane = limited_by.removeprefix(LANE)
-        return f"paused: lane {lane}; go on: {_command(state, 'unpause', '--lane', lane)}"
+        return f"paused: lane {lane}; go on: {command(state.run_id, 'unpause', '--lane', lane)}"
     aside = [task] if task else [state.tasks[name] for name in state.set_aside]
     named = heapq.nsmallest(NAMED_MAX, aside, key=lambda each: each.added_seq)
     told = ", ".join(f"{each.id} ({each.paused})" for each in named)
     more = f", and {len(aside) - len(named)} tasks more" if len(aside) > len(named) else ""
     names = [str(each.id) for each in named]
-    return f"paused: {told}{more}; go on: {_command(state, 'unpause', '--task', *names)}"
+    return f"paused: {told}{more}; go on: {command(state.run_id, 'unpause', '--task', *names)}"
 
 
 def pause_for_money(
@@ -80,7 +79,7 @@ def out_of_money(state: RunState) -> str:
     return (
         f"budget: {spent:.2f} of {_budget(budget)} USD are spent, too little is left for another "
         f"stage, which reserves {RESERVATION_USD_MIN:g} USD at least; {left.in_words()}; raise it: "
-        + _command(state, "unpause", "--raise-budget", in_usd(raised))
+        + command(state.run_id, "unpause", "--raise-budget", in_usd(raised))
     )
 
 
@@ -100,18 +99,14 @@ def _raise(state: RunState, task: TaskState, limit: Limit) -> str:
     raised = raised_usd(limit.budget_usd, limit.spent_usd, None)
     of = f"{limit.spent_usd:.2f} of {_budget(limit.budget_usd)} USD"
     if limit.name.startswith("stage_budget:"):
-        return f"{task.stage} of {task.id} has cost {of}, raise it for all: " + _command(
-            state, "set", f"{task.stage}_budget_usd", in_usd(raised)
+        return f"{task.stage} of {task.id} has cost {of}, raise it for all: " + command(
+            state.run_id, "set", f"{task.stage}_budget_usd", in_usd(raised)
         )
-    return f"{task.id} has cost {of}, raise it: " + _command(
-        state, "set", "--task", task.id, "budget_usd", in_usd(raised)
+    return f"{task.id} has cost {of}, raise it: " + command(
+        state.run_id, "set", "--task", task.id, "budget_usd", in_usd(raised)
     )
 
 
 def _budget(usd: float) -> str:
     """In full cents as a price is written; a smaller one as it was set."""
     return f"{usd:.2f}" if usd >= 0.1 else in_usd(usd)
-
-
-def _command(state: RunState, *words: str) -> str:
-    return shlex.join(("orchestrator", "--run", state.run_id, *words))

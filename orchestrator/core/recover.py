@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from orchestrator.core.errors import Blocked
 from orchestrator.core.events import ChildAdopted, DispatchReclaimed, KnownEvent
 from orchestrator.core.model import HostIdentity, TaskId
+from orchestrator.core.remedy import command
 from orchestrator.core.state import Lease, RunState
 
 
@@ -84,8 +85,8 @@ def recover(
             if not take_over:
                 raise Blocked(
                     f"blocked_on_orphaned_dispatches: {lease.work_item_id} was started on host "
-                    f"{lease.host.hostname}; make sure that nothing of it runs there, then "
-                    f"invoke run-headless --take-over"
+                    f"{lease.host.hostname}; make sure that nothing of it runs there, then: "
+                    + command(state.run_id, "run-headless", "--take-over")
                 )
             events.append(_reclaimed(lease, "redispatched", f"taken from {lease.host.hostname}"))
             continue

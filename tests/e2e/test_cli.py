@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.model import Stage
+from orchestrator.journal.codec import encode_commit
 from tests.e2e.cli_process import Home, git, lines, make_home, the_one_line
+from tests.unit.journal.events import NOW, dispatched
 
 
 @pytest.fixture(scope="module")
@@ -380,6 +383,21 @@ def test_an_event_that_does_not_fit_is_told_with_the_remedy(own: Home) -> None:
         done = own.call("--run", "r1", *words)
         assert done.returncode == 5
         assert "restore events.jsonl from a copy" in the_one_line(done)
+
+
+def test_what_another_host_has_is_status_4_and_stays_as_it_is(own: Home) -> None:
+    own.json("--run", "r1", "init-run")
+    own.json("--run", "r1", "add-task", "--task", "#12")
+    before = own.events("r1")
+    elsewhere = dispatched("#12", Stage.INTAKE)
+    line, _ = encode_commit([elsewhere], after_seq=before[-1]["seq"], run_id="r1", now=NOW)
+    with (own.store("r1") / "events.jsonl").open("ab") as journal:
+        journal.write(line)
+    done = own.orchestrator("--run", "r1", "run-headless", "--wait")
+    assert done.returncode == 4
+    assert "orchestrator --run r1 run-headless --take-over" in the_one_line(done)
+    assert [event for event in own.events("r1") if event["type"] == "stage_recorded"] == []
+    assert own.json("--run", "r1", "status")["tasks"][0]["state"] == "running"
 
 
 @pytest.mark.parametrize(
