@@ -57,6 +57,8 @@ def _doing(state: RunState, due: Plan, capacity: Capacity, *, is_preparing: bool
         return DriverState.DISPATCHING
     if state.in_flight:
         return DriverState.WAITING_ON_CHILDREN
+    if due.limited_by == "cooldown":  # the window that was rejected is full, too
+        return DriverState.WAITING_ON_COOLDOWN
     if capacity.limit == 0 or is_about_pausing(due.stalled):
         return DriverState.WAITING_ON_CAPACITY
     if due.wake_at is not None:

@@ -5,6 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from drivers.headless.heartbeat import DriverState
+from drivers.headless.pulse import pulse_of
 from orchestrator.core.capacity import Capacity, capacity
 from orchestrator.core.decide import decide
 from orchestrator.core.events import (
@@ -64,6 +66,24 @@ def test_a_limit_stops_every_model_and_nothing_else() -> None:
     (start,) = due(run).starts
     assert (start.task_id, start.stage) == ("c", Stage.INTAKE)
     assert (due(run).limited_by, due(run).wake_at) == ("cooldown", NOW + 500)
+
+
+@pytest.mark.parametrize("rejected", [(), ("five_hour",)], ids=["by words", "by a window"])
+def test_a_limit_that_is_waited_out_is_a_cooldown_to_who_looks_on(
+    rejected: tuple[str, ...],
+) -> None:
+    run = at_scope("a")
+    ends = {"resets_at": NOW + 500, "observed_at": NOW}
+    run.add(
+        WindowObserved(
+            windows=tuple(Window(name=name, status="rejected", **ends) for name in rejected)
+        )
+    )
+    run.end(failing(Cause.LIMIT, resets_at=NOW + 500))
+    room = capacity(run.state, NOW, max_concurrent=4)
+    seen = pulse_of(run.state, due(run, room), room, is_preparing=False)
+    assert (seen.state, seen.limited_by) == (DriverState.WAITING_ON_COOLDOWN, "cooldown")
+    assert seen.wait_until == NOW + 500
 
 
 def test_after_the_reset_one_goes_first() -> None:
