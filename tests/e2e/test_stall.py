@@ -222,7 +222,8 @@ async def test_a_deadline_set_to_nought_while_it_runs_holds_at_once(tmp_path: Pa
     at = bench(tmp_path)
 
     async def change() -> None:
-        await trio.sleep(0.3)
+        stream = at.stem(at.shell("")).stream
+        await until_there(lambda: stream.exists() and stream.stat().st_size > 0)
         at.settings = Settings(idle_s=0, first_event_s=0)
 
     async with trio.open_nursery() as nursery:

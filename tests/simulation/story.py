@@ -9,6 +9,7 @@ come to its end.
 
 import errno
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -61,6 +62,7 @@ SHARE_OF_30, SHARE_OF_6 = 0.01, 0.09
 DRIVERS_MAX = 60
 DRIVER_S_MAX = 200_000.0
 DAY_S = 86_400.0
+ENDS_COMMIT = re.compile(rb'"end":true(?:,"of":(\d+))?\}$')
 
 KILLS = (
     "kill at a step",
@@ -255,6 +257,7 @@ class Story:
             await self._between()
         await trio.sleep(60)  # what was left behind has its time to go
         self.witness.require_none()
+        self._commits_are_whole()
         state = self.witness.judge(self.entries())
         self.witness.at_the_end(state)
 
@@ -306,6 +309,16 @@ class Story:
         reader = Follower(lambda at, most: durable[at : at + most], JOURNAL)
         _rest(reader)
         self._kept = durable[: reader.offset]
+
+    def _commits_are_whole(self) -> None:
+        """By the file's own lines, without the product's reader."""
+        count = 0
+        for line in self.journal().splitlines():
+            count += 1
+            if (end := ENDS_COMMIT.search(line)) is not None:
+                if count != int(end[1] or 1):
+                    raise Violation(Promise.APPEND, f"{count} lines end as a commit of {end[0]!r}")
+                count = 0
 
     def _is_what_it_knew(self, audience: "Audience") -> None:
         """Also by a driver that a kill has ended: until then it lived by its own state."""
