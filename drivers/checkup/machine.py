@@ -51,7 +51,7 @@ def git() -> Check:
 
 def gh() -> Check:
     if shutil.which("gh") is None:
-        return ok("gh", "not on PATH; only GitHub issues and pull requests need it")
+        return ok("gh", "not on PATH; nothing needs it yet")
     works, said = output_of(["gh", "--version"])
     return ok("gh", said) if works else warn("gh", said, mend="reinstall gh")
 

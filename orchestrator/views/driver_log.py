@@ -13,8 +13,9 @@ from typing import Literal
 
 import msgspec
 
-from orchestrator.core.model import HostIdentity, ProcessIdentity
+from orchestrator.core.model import HostIdentity, ProcessIdentity, RunStatus
 from orchestrator.core.recover import is_same_host
+from orchestrator.core.words import in_words
 
 BLOCK_BYTES = 1 << 16
 
@@ -104,7 +105,7 @@ def driver_status(
 def without_commands(reason: str) -> str:
     """Why a driver ended or a run is paused, without what was advised then: that is past once it
     has been done, and named beside it until then."""
-    return _ADVISED.sub("", reason)
+    return in_words(reason) if reason in set(RunStatus) else _ADVISED.sub("", reason)
 
 
 _ADVISED = re.compile(r"(?:; |, )(?:go on|then|raise it[^:;]*): orchestrator [^;]*")

@@ -8,6 +8,7 @@ import msgspec
 from orchestrator.core.forecast import Change, Futures
 from orchestrator.core.model import RunStatus, Stage, TaskId
 from orchestrator.core.state import RunState
+from orchestrator.core.words import in_words
 from orchestrator.views.moments import duration, moment
 from orchestrator.views.outlook import Score, Spread, score, score_lines, spread
 
@@ -150,9 +151,8 @@ def forecast_of_ended(state: RunState, now: float) -> Forecast:
 
 def forecast_text(forecast: Forecast) -> str:
     if forecast.basis is None:
-        ended = (
-            f"run {forecast.run_id} has ended ({forecast.run_state}): nothing is left to foresee"
-        )
+        how = in_words(forecast.run_state)
+        ended = f"run {forecast.run_id} has ended ({how}): nothing is left to foresee"
         if forecast.score is None:
             return f"{ended}\nno forecast was made when it began"
         return "\n".join([ended, *score_lines(forecast.score)])

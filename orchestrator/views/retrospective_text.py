@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from orchestrator.core.words import in_words
 from orchestrator.views.cost_books import Waste
 from orchestrator.views.moments import duration, moment
 from orchestrator.views.outlook import score_lines
@@ -14,11 +15,11 @@ REASON_WIDTH = 100
 
 
 def retrospective_text(seen: Retrospective) -> str:
-    counts = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in seen.counts.items())
+    counts = ", ".join(f"{n} {in_words(status)}" for status, n in seen.counts.items())
     is_over = "has ended" if seen.ended else "goes on"
     return "\n".join(
         [
-            f"run {seen.run_id} {is_over} ({seen.run_state}): {counts or 'no tasks'}",
+            f"run {seen.run_id} {is_over} ({in_words(seen.run_state)}): {counts or 'no tasks'}",
             *_against_the_forecast(seen),
             "",
             *_time_lines(seen),

@@ -230,11 +230,12 @@ def _audit_lines(events: EventsAudit, *, lanes_are_clean: bool) -> list[str]:
 def _cells(task: TaskRow, *, is_at_rest: bool) -> tuple[str, ...]:
     at_work = task.state not in {TaskStatus.COMPLETED, TaskStatus.SUPERSEDED}
     again = f" #{task.attempt}" if task.attempt > 1 else ""
+    for_s = None if is_at_rest else task.running_s  # it ran until nobody saw it end
     return (
         cut(task.task_id, 30),
         _state(task.state, is_at_rest=is_at_rest),
         f"{task.stage}{again}" if at_work else "",
-        duration(task.running_s) if task.running_s is not None else "",
+        duration(for_s) if for_s is not None else "",
         f"{task.cost_usd:.2f}" if task.cost_usd else "",
         cut(_remark(task, at_work=at_work), REMARK_CHARACTERS_MAX),
     )

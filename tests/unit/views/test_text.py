@@ -155,6 +155,7 @@ def test_what_has_been_said_is_not_said_twice() -> None:
             "budget_usd 2; T2 has cost 1.00 USD, raise it: orchestrator --run r1 set x 2",
             "budget: T1 has cost 1.00 USD; T2 has cost 1.00 USD",
         ),
+        ("completed_with_rejections", "completed, but for what was abandoned"),
     ],
 )
 def test_what_a_driver_advised_is_past(reason: str, told: str) -> None:
@@ -174,6 +175,15 @@ def test_a_run_that_nobody_works_on_is_not_called_running() -> None:
         (run(*begun[:2]), DEAD, "run r1: stopped; 1 interrupted"),
     ):
         assert status_text(status(state, driver)).splitlines()[0] == headline
+
+
+def test_how_long_it_has_run_is_not_said_of_what_nobody_saw_end() -> None:
+    out = run(added("T1"), dispatched("T1", Stage.INTAKE))
+    of_t1 = [
+        next(line for line in status_text(status(out, driver)).splitlines() if line[:2] == "T1")
+        for driver in (LIVE, DEAD)
+    ]
+    assert [" s " in row or " min " in row for row in of_t1] == [True, False], of_t1
 
 
 def test_a_driver_that_waits_for_hands_waits_for_no_children() -> None:
