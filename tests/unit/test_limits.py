@@ -73,12 +73,8 @@ def test_a_limit_that_is_waited_out_is_a_cooldown_to_who_looks_on(
     rejected: tuple[str, ...],
 ) -> None:
     run = at_scope("a")
-    ends = {"resets_at": NOW + 500, "observed_at": NOW}
-    run.add(
-        WindowObserved(
-            windows=tuple(Window(name=name, status="rejected", **ends) for name in rejected)
-        )
-    )
+    windows = [Window(name=name, status="rejected", resets_at=NOW + 500) for name in rejected]
+    run.add(WindowObserved(windows=tuple(windows)))
     run.end(failing(Cause.LIMIT, resets_at=NOW + 500))
     room = capacity(run.state, NOW, max_concurrent=4)
     seen = pulse_of(run.state, due(run, room), room, is_preparing=False)
