@@ -69,6 +69,7 @@ CRASHES = frozenset({Cause.CRASH, Cause.OUT_OF_MEMORY})
 
 _OWN_WAY: Mapping[tuple[Stage, Cause], Follow] = {
     (Stage.TEST, Cause.TIMEOUT): Follow.IMPLEMENT,
+    (Stage.INTAKE, Cause.MISCONFIGURED): Follow.HOLD,  # what stands in the way of one task
     (Stage.INTAKE, Cause.TIMEOUT): Follow.REPAIR,
     (Stage.DELIVER, Cause.TIMEOUT): Follow.REPAIR,
     (Stage.INTAKE, Cause.INVALID_OUTPUT): Follow.REPAIR,

@@ -143,6 +143,26 @@ async def test_a_full_disk_ends_the_driver_and_no_task_and_is_said_to_be_where(
     assert replay(await entries_of(world)).audit.attempts_spent == 0
 
 
+async def test_what_is_in_the_way_of_one_task_holds_it_and_stops_no_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    def script(rng: random.Random, w: World, stage: Stage, task_id: str, attempt: int) -> Ending:
+        if (task_id, stage) == ("a", Stage.INTAKE):
+            return failure(Cause.MISCONFIGURED, "the branch 'x' blocks it: rename it")
+        return success(stage)
+
+    world = world_of(script)
+    await make_run(world, [task("a"), task("b"), task("c", "a")])
+    end = await drive_once(world)
+    state = replay(await entries_of(world))
+    assert (end.exit_status, state.paused) == (ExitStatus.STOPPED, None)
+    assert state.tasks[TaskId("a")].status is TaskStatus.HELD
+    assert "rename it" in (state.tasks[TaskId("a")].reason or "")
+    assert state.tasks[TaskId("b")].status is TaskStatus.COMPLETED
+    assert state.tasks[TaskId("c")].status is TaskStatus.WAITING
+    assert state.audit.attempts_spent == 0
+
+
 async def test_tests_that_fail_send_implement_back_with_what_failed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
