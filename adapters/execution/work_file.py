@@ -5,6 +5,7 @@ the lease says then stands for it.
 """
 
 import os
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,9 @@ from adapters.execution.stems import Stem
 from orchestrator.core.model import WorkItem
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.state import Lease
+
+
+VERSION = 1
 
 
 def write_work(stem: Stem, work: WorkItem) -> None:
@@ -22,7 +26,8 @@ def write_work(stem: Stem, work: WorkItem) -> None:
             file.write(work.prompt.encode("utf-8", "replace"))
             file.flush()
             os.fsync(file.fileno())
-        stem.work.write_bytes(msgspec.json.encode(msgspec.structs.replace(work, prompt="")))
+        rest: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(work, prompt=""))
+        stem.work.write_bytes(msgspec.json.encode({"v": VERSION, **rest}))
     except OSError as fault:
         if fault.filename is None:  # of a write: a person wants to know which disk is full
             fault.filename = str(stem.prompt)

@@ -1,6 +1,7 @@
 """A work item on disk."""
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,9 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match=str(stem.prompt)) as full:
         write_work(stem, work())
     assert full.value.errno == errno.ENOSPC
+
+
+def test_it_says_its_version(tmp_path: Path) -> None:
+    stem = Stem.first(tmp_path / "implement-attempt1")
+    write_work(stem, work())
+    assert json.loads(stem.work.read_bytes())["v"] == 1
