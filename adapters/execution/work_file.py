@@ -14,7 +14,6 @@ from orchestrator.core.model import WorkItem
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.state import Lease
 
-
 VERSION = 1
 
 

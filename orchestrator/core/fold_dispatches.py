@@ -115,6 +115,8 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         task.checkpoint = event.checkpoint
     if event.output is not None:
         task.outputs[event.stage] = event.output
+    if event.stage is Stage.TEST:
+        task.unchecked = str(event.evidence.get("proves_nothing", ""))[:UNCHECKED_CHARACTERS_MAX]
     if event.status is ResultStatus.SUCCESS and event.outcome in _MOVES_ON:
         _move_on(state, task, lease, event)
         return
@@ -123,6 +125,7 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         task.signature = event.signature
 
 
+UNCHECKED_CHARACTERS_MAX = 500
 _PASSING = frozenset({Cause.OUTAGE, Cause.AUTH})
 _MOVES_ON = frozenset({Outcome.ADVANCED, Outcome.COMPLETED})
 

@@ -166,6 +166,8 @@ class TaskState:
     """How often the present attempt has used up what it had reserved."""
     stale: bool = False
     """A dependency was requeued after this task had built on it."""
+    unchecked: str = ""
+    """Which command of its last test says nothing of its work, and why."""
 
     def tries(self, stage: Stage, attempt: int) -> int:
         """At the work as it is now: what follows implement is done anew with each of its."""

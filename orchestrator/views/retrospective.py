@@ -90,6 +90,8 @@ class Retrospective(msgspec.Struct, kw_only=True):
     """What recorded dispatches did not succeed for."""
     attempts_spent: int
     failed: tuple[Failed, ...]
+    unchecked: dict[TaskId, str]
+    """Completed, though a command of its test says nothing of its work: which, and why."""
     slowest: tuple[TaskTime, ...]
     critical_path: tuple[TaskTime, ...]
     """What the end waited for: the task that ended last, and before each the one it waited for."""
@@ -108,6 +110,11 @@ def retrospective_of(times: TimeBooks, books: CostBooks, *, now: float) -> Retro
         wall_s=until - times.began_at if times.began_at is not None else 0.0,
         idle_s=times.idle_s,
         counts={status: n for status, n in state.counts.items() if n},
+        unchecked={
+            task.id: task.unchecked
+            for task in state.tasks.values()
+            if task.unchecked and task.status is TaskStatus.COMPLETED
+        },
         score=score(state.forecast, finished_at=until, cost_usd=state.totals.cost_usd)
         if state.finalized is not None
         else None,

@@ -11,6 +11,7 @@ from orchestrator.views.text import cut
 
 FAILED_SHOWN_MAX = 20
 PATH_SHOWN_MAX = 12
+NAMED_MAX = 5
 REASON_WIDTH = 100
 
 
@@ -26,6 +27,7 @@ def retrospective_text(seen: Retrospective) -> str:
             "",
             *_money_lines(seen),
             *_failed_lines(seen),
+            *_unchecked_lines(seen),
             *_tasks("slowest", seen.slowest),
             *_tasks("critical path", seen.critical_path[-PATH_SHOWN_MAX:]),
         ]
@@ -103,6 +105,18 @@ def _failed_lines(seen: Retrospective) -> list[str]:
         more = len(seen.failed) - len(shown)
         lines += [f"  … and {more} more: --json shows all"] if more else []
     return lines
+
+
+def _unchecked_lines(seen: Retrospective) -> list[str]:
+    if not seen.unchecked:
+        return []
+    names = list(seen.unchecked)
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    why = next(iter(seen.unchecked.values()))
+    return [
+        "",
+        cut(f"unchecked  {', '.join(names[:NAMED_MAX])}{more}: {why}", REASON_WIDTH),
+    ]
 
 
 def _tasks(title: str, rows: Sequence[TaskTime]) -> list[str]:

@@ -69,6 +69,8 @@ class TaskRow(msgspec.Struct, kw_only=True):
     """Why, while a person keeps this task alone from starting."""
     stale: bool
     """It was built on work that has been requeued since."""
+    unchecked: str | None
+    """By which command, as it fails on the base as a whole too: it says nothing of the work."""
 
     @property
     def is_by_hand(self) -> bool:
@@ -285,6 +287,7 @@ def _task_row(state: RunState, task: TaskState, now: float) -> TaskRow:
         priority=task.priority,
         paused=None if is_over else task.paused,
         stale=task.stale,
+        unchecked=task.unchecked or None,
     )
 
 
@@ -300,6 +303,14 @@ def _reason(state: RunState, task: TaskState) -> str | None:
         return why
     is_next = task.status is TaskStatus.READY
     return f"paused: {task.paused}" + ("" if is_next or not why else f"; {why}")
+
+
+def _doubts(task: TaskState) -> str | None:
+    """Of what is completed."""
+    doubts = ["stale: built on work that was requeued"] if task.stale else []
+    if task.unchecked:
+        doubts.append(f"unchecked: {task.unchecked}")
+    return "; ".join(doubts) or None
 
 
 def _why(state: RunState, task: TaskState) -> str | None:
@@ -323,6 +334,6 @@ def _why(state: RunState, task: TaskState) -> str | None:
             again = f", dispatch {lease.dispatch}" if lease and lease.dispatch > 1 else ""
             return f"{lease.lane}{again}" if lease else None
         case TaskStatus.COMPLETED:
-            return "stale: built on work that was requeued" if task.stale else None
+            return _doubts(task)
         case _:
             return task.reason or None

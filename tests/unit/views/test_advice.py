@@ -17,6 +17,7 @@ from orchestrator.core.events import (
     RunPaused,
     SettingsChanged,
     StageDispatched,
+    StageRecorded,
     TaskChanged,
     TaskFailed,
     TaskHeld,
@@ -222,6 +223,21 @@ def test_stale_work_can_be_done_again_and_its_branch_is_shown() -> None:
     status = status_of(state, driver, now=NOW, lease_alive=lambda lease: False)
     (row,) = [line for line in status_text(status).splitlines() if line.startswith("T2 ")]
     assert row.endswith("orchestrator/r1/T2; stale: built on work that was requeued")
+
+
+def test_what_no_test_has_checked_is_told_beside_its_branch() -> None:
+    said = "pytest fails on the base too (exit 1): No module named pytest"
+    events = [
+        msgspec.structs.replace(event, evidence={"proves_nothing": said})
+        if isinstance(event, StageRecorded) and event.stage is Stage.TEST
+        else event
+        for event in completed("T1")
+    ]
+    state = run(*events, *completed("T2"))
+    status = status_of(state, EXITED, now=NOW, lease_alive=lambda lease: False)
+    assert [task.unchecked for task in status.tasks] == [said, None]
+    (row,) = [line for line in status_text(status, width=200).splitlines() if "T1 " in line[:4]]
+    assert row.endswith(f"orchestrator/r1/T1; unchecked: {said}")
 
 
 def test_stale_work_behind_a_failed_task_waits_for_that() -> None:

@@ -1,8 +1,9 @@
 """A retrospective is made of the journal alone, and its parts add up."""
 
+import msgspec
 import pytest
 
-from orchestrator.core.events import Entry, ForecastMade, KnownEvent, RunCreated
+from orchestrator.core.events import Entry, ForecastMade, KnownEvent, RunCreated, StageRecorded
 from orchestrator.core.fold import replay
 from orchestrator.core.futures import Drive, live_through
 from orchestrator.core.model import (
@@ -129,3 +130,18 @@ def test_the_text_fits_a_terminal() -> None:
     text = retrospective_text(looked_at(driven()))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "T2  failed at test" in text
+
+
+def test_what_no_test_has_checked_is_named() -> None:
+    said = {"proves_nothing": "pytest fails on the base too (exit 1): No module named pytest"}
+    entries = [
+        msgspec.structs.replace(entry, event=msgspec.structs.replace(entry.event, evidence=said))
+        if isinstance(entry.event, StageRecorded)
+        and (entry.event.stage, entry.event.task_id) == (Stage.TEST, "T1")
+        else entry
+        for entry in driven()
+    ]
+    seen = looked_at(entries)
+    assert list(seen.unchecked) == ["T1"]
+    assert "unchecked  T1: pytest fails on the base too" in retrospective_text(seen)
+    assert "unchecked" not in retrospective_text(looked_at(driven()))
