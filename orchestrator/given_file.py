@@ -1,7 +1,8 @@
-"""A file that a person has named, read whole: at once, or not at all.
+"""Files that others have made: opened and read at once, or not at all.
 
-Invariant: nothing is waited for, and no more than the bound is held.  A pipe, a device or a
-directory in its place is refused by name.
+Invariant: nothing is waited for, and no more than the bound is held.  Where a person named a
+pipe, a device or a directory it is refused by name; in the place of a file of ours it counts as
+nothing, for whatever an agent may have put there holds nobody up.
 """
 
 import errno
@@ -34,6 +35,28 @@ def read_given(path: str | os.PathLike[str], bytes_max: int = WRITTEN_BYTES_MAX)
     if is_larger or len(data) > bytes_max:
         raise OSError(errno.EFBIG, f"is larger than {in_words(bytes_max)}", os.fspath(path))
     return data
+
+
+def open_file(path: str | os.PathLike[str]) -> int:
+    """A descriptor to read from.  Raises OSError; FileNotFoundError also where no file stands."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as fault:
+        if fault.errno == errno.ENXIO:  # a socket
+            raise FileNotFoundError(errno.ENOENT, fault.strerror, fault.filename) from fault
+        raise
+    try:
+        _require_file(os.fstat(descriptor), path)
+    except OSError as fault:
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, fault.strerror, fault.filename) from fault
+    return descriptor
+
+
+def read_file(path: str | os.PathLike[str], bytes_max: int = -1) -> bytes:
+    """All of it, or the first so many bytes.  Raises as ``open_file`` does."""
+    with open(open_file(path), "rb") as file:
+        return file.read(bytes_max)
 
 
 def in_words(size: int) -> str:

@@ -22,6 +22,7 @@ import msgspec
 
 from orchestrator.core.errors import EnvironmentFault
 from orchestrator.core.model import ChildExit, ProcessIdentity, Record
+from orchestrator.given_file import open_file, read_file
 
 RECORD_BYTES_MAX = 1 << 20
 LOCK_TRIES = 20
@@ -143,7 +144,7 @@ class Stem:
     def is_locked(self) -> bool:
         """Whether its shim lives.  The look itself is a shared lock, held for an instant."""
         try:
-            fd = os.open(self.lock, os.O_RDONLY)
+            fd = open_file(self.lock)
         except FileNotFoundError:
             return False
         try:
@@ -201,7 +202,7 @@ class Stem:
         return 0
 
     def stderr_tail(self, bytes_max: int = 8192) -> str:
-        with contextlib.suppress(OSError), self.stderr.open("rb") as file:
+        with contextlib.suppress(OSError), open(open_file(self.stderr), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - bytes_max))
             return file.read(bytes_max).decode("utf-8", "replace")
         return ""
@@ -216,7 +217,6 @@ def latest_start(first: Stem) -> Stem:
 def _read(path: Path, kind: type[T]) -> T | None:
     """None: not there.  What is there was renamed into place whole; damage counts as absence."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(RECORD_BYTES_MAX), type=kind)
+        return msgspec.json.decode(read_file(path, RECORD_BYTES_MAX), type=kind)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import trio
 
+from orchestrator.given_file import open_file
+
 CHUNK_BYTES = 1 << 15
 """Ten thousand lines of noise at most: others wait for a tenth of a second, not more."""
 
@@ -23,7 +25,7 @@ class Tail:
         """All that is there now; what is written meanwhile is left for the next time."""
         if self._fd is None:
             try:
-                self._fd = os.open(self._path, os.O_RDONLY)
+                self._fd = open_file(self._path)
             except FileNotFoundError:
                 return
         left = os.fstat(self._fd).st_size - os.lseek(self._fd, 0, os.SEEK_CUR)

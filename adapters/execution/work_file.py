@@ -13,6 +13,7 @@ from adapters.execution.stems import Stem
 from orchestrator.core.model import WorkItem
 from orchestrator.core.outputs import OUTPUT_SCHEMAS
 from orchestrator.core.state import Lease
+from orchestrator.given_file import read_file
 
 VERSION = 1
 
@@ -36,8 +37,8 @@ def write_work(stem: Stem, work: WorkItem) -> None:
 def read_work(stem: Stem, lease: Lease) -> WorkItem | None:
     """None: lost, or of another dispatch than the lease's."""
     try:
-        work = msgspec.json.decode(stem.work.read_bytes(), type=WorkItem)
-        prompt = stem.prompt.read_text("utf-8", "replace")
+        work = msgspec.json.decode(read_file(stem.work), type=WorkItem)
+        prompt = read_file(stem.prompt).decode("utf-8", "replace")
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if work.content_hash != lease.content_hash:

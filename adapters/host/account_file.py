@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from orchestrator.core.standing import Standing
+from orchestrator.given_file import read_file
 
 VERSION = 1
 BYTES_MAX = 100_000
@@ -42,8 +43,7 @@ def path_of(directory: Path, account: str) -> Path:
 def read(path: Path) -> Standing:
     """Nothing where there is no file.  Raises OSError, NotShared."""
     try:
-        with path.open("rb") as file:
-            data = file.read(BYTES_MAX)
+        data = read_file(path, BYTES_MAX)
     except FileNotFoundError:
         return Standing()
     try:

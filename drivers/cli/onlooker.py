@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.core.events import Entry
 from orchestrator.core.fold import fold
 from orchestrator.core.state import RunState
+from orchestrator.given_file import open_file
 from orchestrator.journal.read import following
 from orchestrator.journal.scan import Follower, no_event
 from orchestrator.journal.store import RunStore
@@ -70,7 +71,7 @@ class GrowingFile:
     def new_lines(self) -> Iterator[bytes]:
         self.is_new = False
         try:
-            with self.path.open("rb") as file:
+            with open(open_file(self.path), "rb") as file:
                 file.seek(self._offset)
                 while data := file.read(1024 * 1024):
                     self._offset += len(data)

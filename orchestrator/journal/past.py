@@ -16,6 +16,7 @@ from orchestrator.core.history import History, Sample
 from orchestrator.core.model import Record
 from orchestrator.core.settings import Argv, Project
 from orchestrator.core.state import RunState
+from orchestrator.given_file import read_file
 from orchestrator.journal.store import RunStore
 
 VERSION = 1
@@ -138,7 +139,7 @@ def _read(path: Path) -> RunHistory:
     """Raises OSError, and ValueError for what is not one."""
     if path.stat().st_size > BYTES_MAX:
         raise ValueError(f"larger than {BYTES_MAX} bytes")
-    data = path.read_bytes()
+    data = read_file(path)
     if msgspec.json.decode(data, type=_Version).v > VERSION:
         raise ValueError("of a newer version")
     return msgspec.json.decode(data, type=RunHistory)

@@ -28,6 +28,7 @@ from orchestrator.core.model import (
     WorkItemId,
 )
 from orchestrator.core.state import RunState
+from orchestrator.given_file import read_file
 from orchestrator.journal.codec import timestamp
 from orchestrator.journal.store import RunStore
 
@@ -228,7 +229,7 @@ def _duration_s(event: StageRecorded) -> float:
 def _read_object(path: Path) -> dict[str, Any] | None:
     """A JSON object that another process wrote, or None: it was not synced either."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(read_file(path), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -18,6 +18,7 @@ from orchestrator import core
 from orchestrator.core.fold import fold, undisturbed
 from orchestrator.core.model import Record
 from orchestrator.core.state import RunState
+from orchestrator.given_file import read_file
 from orchestrator.journal.file import FileJournal
 from orchestrator.journal.live import LiveRun
 from orchestrator.journal.read import following
@@ -98,7 +99,7 @@ def whole_snapshot(store: RunStore) -> Snapshot | None:
     """None where there is none, or none that this code has written.  Of which journal it is the
     abbreviation, is not known yet."""
     try:
-        snapshot = decode(store.snapshot_path.read_bytes())
+        snapshot = decode(read_file(store.snapshot_path))
     except (OSError, Harmed, msgspec.MsgspecError):
         return None
     if snapshot.form != _form() or snapshot.position.seq != snapshot.state.seq:

@@ -8,14 +8,22 @@ from pathlib import Path
 import pytest
 
 from adapters.execution.claude.environment import read_oauth_token
+from adapters.execution.claude.session import is_resumable
 from adapters.execution.rehearsal.scenario import ScenarioError, load
+from adapters.execution.stems import Stem
+from adapters.execution.tail import Tail
+from adapters.host import account_file
 from adapters.project.document import read_document
 from adapters.project.file import read_project_file
 from adapters.project.seen import text_of
 from drivers.cli.main import main
+from drivers.cli.onlooker import GrowingFile
 from orchestrator.core.errors import EnvironmentFault, ExitStatus, Usage
 from orchestrator.core.settings import AgentSettings, Project
+from orchestrator.core.standing import Standing
 from orchestrator.given_file import DATA_BYTES_MAX, WRITTEN_BYTES_MAX, read_given
+from orchestrator.journal.snapshot import whole_snapshot
+from orchestrator.journal.store import RunStore
 
 
 def pipe(path: Path) -> None:
@@ -126,6 +134,39 @@ def test_a_look_at_a_repository_passes_over_it(
 ) -> None:
     make(tmp_path / "package.json")
     assert text_of(tmp_path / "package.json") == ""
+
+
+def put(make: Callable[[Path], None], path: Path) -> None:
+    made = path.with_name("odd")
+    make(made)
+    made.rename(path)
+
+
+NO_FILES = [make for make in ODD if make is not huge]
+
+
+@pytest.mark.parametrize("make", NO_FILES, ids=lambda make: make.__name__)
+async def test_what_an_agent_puts_in_the_place_of_a_file_of_ours_is_nothing(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    """Opening a pipe waits for somebody to write: the driver would stand still for ever."""
+    stem = Stem.first(tmp_path / "implement-attempt1")
+    for path in (stem.lock, stem.exit, stem.shim, stem.stream, stem.stderr, stem.work, stem.prompt):
+        put(make, path)
+    assert (stem.is_locked(), stem.read_exit(), stem.read_shim()) == (False, None, None)
+    assert stem.stderr_tail() == ""
+    with Tail(stem.stream) as tail:
+        await tail.feed(pytest.fail)
+    assert list(GrowingFile(stem.stream).new_lines()) == []
+    store = RunStore(tmp_path)
+    put(make, store.snapshot_path)
+    assert whole_snapshot(store) is None
+    put(make, account_file.path_of(tmp_path, "claude"))
+    assert account_file.read(account_file.path_of(tmp_path, "claude")) == Standing()
+    sessions = tmp_path / "projects" / "-srv"
+    sessions.mkdir(parents=True)
+    put(make, sessions / "one.jsonl")
+    assert not is_resumable({"CLAUDE_CONFIG_DIR": str(tmp_path)}, "one")
 
 
 def test_a_file_is_read_whole_up_to_its_bound(tmp_path: Path) -> None:

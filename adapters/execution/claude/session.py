@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from orchestrator.given_file import open_file
+
 _ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 _SEARCH_BYTES_MAX = 32 * 1024 * 1024
@@ -49,7 +51,7 @@ def is_resumable(env: Mapping[str, str], session_id: str) -> bool:
 def _holds_message(path: Path) -> bool:
     read_bytes = 0
     try:
-        with path.open("rb") as file:
+        with open(open_file(path), "rb") as file:
             while read_bytes < _SEARCH_BYTES_MAX:
                 line = file.readline(_SEARCH_BYTES_MAX)
                 if not line.endswith(b"\n"):

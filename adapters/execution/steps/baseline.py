@@ -16,6 +16,7 @@ from adapters.execution.steps.failing import Failing, Problems
 from adapters.execution.steps.inputs import Inputs
 from adapters.workspace import worktree as worktrees
 from adapters.workspace.repository import Repository, locked_file
+from orchestrator.given_file import open_file
 
 BASELINE_TIMEOUT_S = 1800.0
 
@@ -94,7 +95,7 @@ class Baseline:
 
 def _load(path: str) -> Base | None:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(open_file(path), encoding="utf-8") as file:
             return Base(*json.load(file))
     except (OSError, ValueError, TypeError):
         return None
