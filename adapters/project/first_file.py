@@ -106,6 +106,7 @@ def _project_text(proposal: Proposal) -> str:
             "[agent]",
             _line("command", ("claude",), "the client"),
             _line("permission_mode", "acceptEdits", "it edits files; commands as allowed below"),
+            "# Unasked; `git push` is denied all the same, unless a rule here names it.",
             _line("allowed_tools", _allowed(commands)),
             "",
             "[agent.models]",

@@ -3,6 +3,7 @@ and every ending means what it should."""
 
 import json
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -152,6 +153,62 @@ def test_a_reading_stage_cannot_write(agent: Agent, stage: Stage) -> None:
     assert list(agent.work.iterdir()) == []
 
 
+_PUSHES = (
+    "git push origin HEAD:a",
+    "git push",
+    "git -C . push origin HEAD:b",
+    "git --no-pager push",
+    "cd . && git push origin HEAD:c",
+)
+_OTHERS = ("git commit -q --allow-empty -m push", "git stash push", "git status", "git remote -v")
+
+
+def _with_a_remote(agent: Agent) -> Path:
+    """Makes the working directory a repository from which a bare push would arrive there."""
+    remote = agent.work.parent / "remote.git"
+    for command in (
+        f"init -q --bare {remote}",
+        "init -q -b main",
+        f"remote add origin {remote}",
+        "config push.autoSetupRemote true",
+        "config user.name a",
+        "config user.email a@b.invalid",
+        "commit -q --allow-empty -m base",
+    ):
+        subprocess.run(["git", *command.split()], cwd=agent.work, check=True)
+    return remote
+
+
+def _refs(repository: Path) -> list[str]:
+    listed = ["git", "-C", str(repository), "for-each-ref", "--format=%(refname:short)"]
+    return subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
+
+
+def _runs(*commands: str) -> Act:
+    steps = (ToolUse("Bash", {"command": command}) for command in commands)
+    return Act(steps=tuple(steps), output=_SUMMARY)
+
+
+def test_implement_uses_git_and_pushes_nothing(agent: Agent) -> None:
+    remote = _with_a_remote(agent)
+    lane = LaneRun(agent, allowed_tools=("Bash(git *)",))
+    ending = lane.run(_runs(*_PUSHES, *_OTHERS), lane.work(session=new_session()))
+
+    assert ending.status is ResultStatus.SUCCESS
+    assert ending.evidence["denied_tools"] == ["Bash"]
+    assert _refs(remote) == []
+    log = subprocess.check_output(["git", "log", "-1", "--format=%s"], cwd=agent.work, text=True)
+    assert log.strip() == "push"
+
+
+def test_a_push_that_the_project_names_arrives(agent: Agent) -> None:
+    remote = _with_a_remote(agent)
+    lane = LaneRun(agent, allowed_tools=("Bash(git push origin *)",))
+    lane.run(_runs(_PUSHES[0], _PUSHES[2]), lane.work(session=new_session()))
+
+    assert _refs(remote) == ["a"]
+
+
 def test_an_output_that_does_not_fit_is_invalid(agent: Agent) -> None:
     lane = LaneRun(agent)
     ending = lane.run(Act(output={"summary": 1}), lane.work(session=new_session()))
@@ -298,6 +355,44 @@ def test_an_implement_request_offers_no_tool_that_waits_or_leaves(real: RealAgen
     assert {"Bash", "Edit", "Read", "Write", "StructuredOutput"} <= offered
     unwanted = {"AskUserQuestion", "CronCreate", "EnterWorktree", "Monitor", "ScheduleWakeup"}
     assert offered.isdisjoint(unwanted | {"SendMessage", "Workflow"})
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+@pytest.mark.parametrize("allowed_tools", [("Bash",), ("Bash(git *)",)])
+def test_no_form_of_a_push_that_the_client_sees_arrives(
+    real: RealAgent, allowed_tools: tuple[str, ...]
+) -> None:
+    remote = _with_a_remote(real)
+    hidden = (
+        "git  push origin HEAD:d",
+        "env git push origin HEAD:e",
+        "GIT_TRACE=0 git push origin HEAD:f",
+        "/usr/bin/git push origin HEAD:g",
+        "(git push origin HEAD:h)",
+        "echo $(git push origin HEAD:i)",
+        "for x in 1; do git push origin HEAD:j; done",
+        "git -c a.b=c push origin HEAD:k",
+    )
+    lane = LaneRun(real, allowed_tools=allowed_tools)
+    lane.run(_runs(*_PUSHES, *hidden), lane.work(session=new_session()))
+
+    assert _refs(remote) == []
+
+
+@pytest.mark.real_client
+@pytest.mark.slow
+def test_denying_a_push_leaves_the_request_as_it_is(real: RealAgent) -> None:
+    """Otherwise it would cost the prompt cache."""
+    for allowed in (("Bash(git *)",), ("Bash(git *)", "Bash(git push *)")):
+        lane = LaneRun(real, allowed_tools=allowed)
+        lane.run(Act(output=_SUMMARY), lane.work(session=new_session()))
+    denying, *_, allowing = (
+        request for request in real.api.requests if request.turn == 0 and request.tools
+    )
+
+    assert denying.session_id != allowing.session_id
+    assert denying.cache_prefix() == allowing.cache_prefix()
 
 
 @pytest.mark.real_client

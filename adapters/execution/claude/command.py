@@ -39,6 +39,13 @@ LEFT_OUT_TOOLS = (
     "SendMessage",
 )
 
+PUSH_RULES = ("Bash(git push *)", "Bash(git -* push)", "Bash(git -* push *)")
+"""Denied to implement, in every permission mode: ``Bash(git *)`` would allow them.  The client
+looks into ``cd x && git push``, but not into what a program does: this is against accident.
+A rule without a bare tool's name takes no tool out of the request, so costs no prompt cache."""
+
+_PUSH_ALLOWED = "Bash(git push"
+
 _ALWAYS = (
     "-p",
     "--output-format",
@@ -89,8 +96,14 @@ def _permissions(stage: Stage, agent: AgentSettings) -> tuple[str, ...]:
         "--permission-mode",
         agent.permission_mode,
         *allowed,
-        f"--disallowedTools={','.join(LEFT_OUT_TOOLS)}",
+        f"--disallowedTools={','.join([*LEFT_OUT_TOOLS, *_pushes(agent)])}",
     )
+
+
+def _pushes(agent: AgentSettings) -> tuple[str, ...]:
+    """What goes before every permission: so it is left out where the project names a push."""
+    names_it = any(rule.startswith(_PUSH_ALLOWED) for rule in agent.allowed_tools)
+    return () if names_it else PUSH_RULES
 
 
 def _compact(schema: Mapping[str, object]) -> str:

@@ -6,6 +6,7 @@ group leaves it running.
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Mapping
 from typing import IO, Any, NamedTuple
@@ -150,20 +151,26 @@ class Tools:
 
 
 def _ruled(rules: tuple[str, ...], name: str, subject: str) -> bool:
-    """``Edit`` fits every use of Edit; ``Bash(git *)`` and ``Bash(git:*)`` a command's start."""
+    """``Edit`` fits every use of Edit; in ``Bash(git -* push)`` a star is any text."""
     for rule in rules:
         tool, bracket, pattern = rule.partition("(")
         if tool != name:
             continue
         if not bracket:
             return True
-        pattern = pattern.removesuffix(")")
-        start = pattern.removesuffix("*").rstrip(": ")
-        if pattern == subject or (
-            pattern.endswith("*") and (not start or f"{subject} ".startswith(f"{start} "))
-        ):
+        if _fits(pattern.removesuffix(")"), subject):
             return True
     return False
+
+
+def _fits(pattern: str, command: str) -> bool:
+    """``git *`` and ``git:*`` fit ``git`` alone, too; a pattern with more stars does not."""
+    if pattern.endswith(":*"):
+        pattern = f"{pattern[:-2]} *"
+    if pattern.count("*") == 1 and pattern == f"{command} *":
+        return True
+    stars = ".*".join(map(re.escape, pattern.split("*")))
+    return re.fullmatch(stars, command, re.DOTALL) is not None
 
 
 def _denied(name: str) -> ToolResult:

@@ -96,6 +96,23 @@ def test_command_of_a_writing_stage(tmp_path: Path) -> None:
     assert (command.cwd, command.stdin) == ("/srv/worktree", PROMPT)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "is_denied"),
+    [
+        (("Bash(git *)",), True),
+        (("Bash",), True),
+        (("Bash(git *)", "Bash(git push *)"), False),
+        (("Bash(git push origin *)",), False),
+    ],
+)
+def test_a_push_is_denied_unless_the_project_names_it(
+    tmp_path: Path, allowed: tuple[str, ...], *, is_denied: bool
+) -> None:
+    command = lane(tmp_path, allowed_tools=allowed).command(work(), PROMPT, again=False)
+    denied = option(command, "--disallowedTools") or ""
+    assert ("Bash(git push *)" in denied, "EnterWorktree" in denied) == (is_denied, True)
+
+
 @pytest.mark.parametrize("stage", [Stage.SCOPE, Stage.IMPLEMENT, Stage.REVIEW])
 def test_a_resumed_session_is_told_all_that_a_new_one_is(tmp_path: Path, stage: Stage) -> None:
     """The client restores none of it: a resumed run would lack tools, model and permissions."""

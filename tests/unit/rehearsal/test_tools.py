@@ -11,7 +11,7 @@ def tools(cwd: Path, mode: str = "acceptEdits", *, allowed: tuple[str, ...] = ()
         str(cwd),
         available=("Bash", "Edit", "Read", "Write"),
         allowed=allowed,
-        disallowed=("Bash(git push *)",),
+        disallowed=("Bash(git push *)", "Bash(git -* push)"),
         permission_mode=mode,
         env=os.environ,
     )
@@ -28,6 +28,11 @@ def tools(cwd: Path, mode: str = "acceptEdits", *, allowed: tuple[str, ...] = ()
         ("default", "Read", "", True),
         ("bypassPermissions", "Bash", "rm -rf x", True),
         ("bypassPermissions", "Bash", "git push origin", False),
+        ("bypassPermissions", "Bash", "git push", False),
+        ("bypassPermissions", "Bash", "git pushes", True),
+        ("bypassPermissions", "Bash", "git -C . push", False),
+        ("bypassPermissions", "Bash", "git -C . pushes", True),
+        ("bypassPermissions", "Bash", "git stash push", True),
     ],
 )
 def test_what_needs_no_person(
