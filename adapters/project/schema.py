@@ -19,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from adapters.project.mistakes import did_you_mean
-from orchestrator.core.settings import EFFORTS, Argv
+from orchestrator.core.settings import EFFORTS, Argv, is_model_name
 
 SCHEMA = 1
 PERMISSION_MODES = (
@@ -122,8 +122,14 @@ def _text(value: str) -> str:
 
 
 def _no_list(value: str) -> str:
-    if "," in value or any(char.isspace() for char in value):
+    if "," in value:
         raise wrong(f'may not be "{value}": one model to an entry')
+    return value
+
+
+def _model(value: str) -> str:
+    if not is_model_name(value):
+        raise wrong(f'is the name of a model, in one word, not "{value[:40]}"')
     return value
 
 
@@ -136,7 +142,8 @@ def _known_version(value: int) -> int:
 Command = Annotated[Argv, BeforeValidator(_argv)]
 EnvironmentName = Annotated[str, _matching(_ENVIRONMENT_NAME, "no name of an environment variable")]
 Text = Annotated[str, AfterValidator(_text)]
-ModelName = Annotated[str, AfterValidator(_text), AfterValidator(_no_list)]
+Model = Annotated[str, AfterValidator(_text), AfterValidator(_model)]
+FallbackModel = Annotated[Model, AfterValidator(_no_list)]
 Version = Annotated[int, Field(alias="schema"), AfterValidator(_known_version)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -168,10 +175,10 @@ class CommandsTable(Table):
 class ModelsTable(Table):
     """Per stage that has a model."""
 
-    default: Text | None = None
-    scope: Text | None = None
-    implement: Text | None = None
-    review: Text | None = None
+    default: Model | None = None
+    scope: Model | None = None
+    implement: Model | None = None
+    review: Model | None = None
 
 
 class AgentTable(Table):
@@ -183,7 +190,7 @@ class AgentTable(Table):
     oauth_token_file: str = ""
     account: Annotated[str, _matching(_ACCOUNT_NAME, "letters, digits, dots, dashes only")] = ""
     billing: Annotated[str, one_of("", *BILLING)] = ""
-    fallback_models: Items[ModelName] = ()
+    fallback_models: Items[FallbackModel] = ()
     models: ModelsTable = ModelsTable()
 
     @model_validator(mode="after")
@@ -215,7 +222,7 @@ class ModelStageTable(Table):
     prompt: Text | None = None
     timeout_s: Positive | None = None
     effort: Annotated[str, one_of(*EFFORTS)] | None = None
-    model: Text | None = None
+    model: Model | None = None
     max_budget_usd: Positive | None = None
 
 

@@ -9,7 +9,7 @@ from drivers.cli.context import Context
 from drivers.wiring_cli import open_task_source
 from orchestrator.core.errors import Refused, Usage
 from orchestrator.core.model import Pipeline, TaskId
-from orchestrator.core.options import value_of
+from orchestrator.core.options import model_of, value_of
 from orchestrator.core.settings import EFFORTS, Project
 from orchestrator.core.state import RunState
 from orchestrator.core.steer import NewTask, add_tasks
@@ -122,7 +122,7 @@ def _new_task(task: SourceTask, depends_on: Sequence[TaskId], args: argparse.Nam
         body=task.body,
         depends_on=tuple(dict.fromkeys((*task.depends_on, *depends_on))),
         pipeline=Pipeline(args.lane) if args.lane else None,
-        model=args.model,
+        model=None if args.model is None else model_of("--model", args.model),
         effort=args.effort,
         budget_usd=value_of("budget_usd", args.budget_usd) if args.budget_usd else task.budget_usd,
         labels=task.labels,

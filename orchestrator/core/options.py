@@ -12,7 +12,7 @@ import msgspec
 
 from orchestrator.core.errors import Usage
 from orchestrator.core.model import Mode, Pipeline, Stage, lane_of
-from orchestrator.core.settings import EFFORTS, Settings
+from orchestrator.core.settings import EFFORTS, Settings, is_model_name
 from orchestrator.core.state import TaskState
 from orchestrator.core.words import nearest
 
@@ -55,6 +55,8 @@ TASK_KEYS = ("priority", "model", "effort", "budget_usd", "paused")
 PRIORITY_MAX = 1_000_000
 PAUSED = "a person paused it"
 """Why, where nothing else was said."""
+SHOWN_CHARS_MAX = 40
+"""Of what is no model's name."""
 NOTHING = ("none", "null", "unlimited")
 DEFAULT = "default"
 
@@ -187,9 +189,18 @@ def _value_of_task(key: str, text: str, reason: str) -> Any:
 def _model_or_effort(key: str, text: str) -> str:
     if key.startswith("effort") and text not in EFFORTS:
         raise Usage(f"{key} is {_or(EFFORTS)}, not {text!r}")
-    if not text or any(c.isspace() or not c.isprintable() for c in text) or text.startswith("-"):
-        raise Usage(f"{key} is a model's name, not {text!r}")
+    return text if key.startswith("effort") else model_of(key, text)
+
+
+def model_of(key: str, text: str) -> str:
+    """What a person wrote for a model.  Raises Usage."""
+    if not is_model_name(text):
+        raise Usage(f"{key} is a model's name, not {shortened(text)!r}")
     return text
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
 def _bool(key: str, text: str) -> bool:

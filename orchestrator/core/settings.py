@@ -13,8 +13,16 @@ from orchestrator.core.model import Pipeline, Record, Stage
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 """What a model can be told, least first."""
 
+MODEL_CHARS_MAX = 200
+
 Argv = tuple[str, ...]
 """A command: an argv list.  One string in a project file becomes ``("sh", "-c", string)``."""
+
+
+def is_model_name(text: str) -> bool:
+    """It becomes a word of the client's command line: no flag, and no line that is too long."""
+    is_one_word = not any(char.isspace() or not char.isprintable() for char in text)
+    return 0 < len(text) <= MODEL_CHARS_MAX and is_one_word and not text.startswith("-")
 
 
 class Settings(Record, frozen=True, kw_only=True, omit_defaults=False):

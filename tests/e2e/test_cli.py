@@ -290,6 +290,8 @@ def test_root_pins_the_store(own: Home) -> None:
 def test_a_cycle_is_refused_by_its_path(own: Home) -> None:
     own.json("--run", "r1", "init-run")
     own.json("--run", "r1", "add-task", "--task", "B,C")
+    done = own.call("--run", "r1", "add-task", "--task", "#12", "--model", "two words")
+    assert (done.returncode, "--model is a model's name" in done.stderr) == (2, True)
     done = own.call("--run", "r1", "add-task", "--task", "#12", "--depends-on", "C")
     assert done.returncode == 1
     line = the_one_line(done)

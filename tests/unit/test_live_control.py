@@ -111,6 +111,7 @@ def test_lanes_are_set_whole() -> None:
         ("models.intake", "opus", "no stage intake"),
         ("models.scope", "two words", "a model's name"),
         ("models.scope", "--flag", "a model's name"),
+        ("models.scope", "m" * 201, "a model's name, not 'm{40}…'"),
         ("efforts.review", "hihg", "low, medium, high, xhigh or max"),
         ("model.scope", "opus", r"did you mean models\.scope"),
         ("max_concurrent.scope", "2", "no setting"),

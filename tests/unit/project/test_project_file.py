@@ -149,6 +149,8 @@ def test_a_name_alone_is_enough(repository: Path) -> None:
             '["ANTHROPIC_API_KEY"]\nbilling = "subscription"',
             ':13: agent has billing = "subscription" and hands ANTHROPIC_API_KEY on',
         ),
+        ('default = "sonnet"', 'default = "--flag"', "agent.models.default is the name of a model"),
+        ('default = "sonnet"', f'default = "{"m" * 201}"', 'in one word, not "mmm'),
         (
             "env = {}",
             'fallback_models = ["opus,haiku"]',
