@@ -15,6 +15,11 @@ def in_words(state: str) -> str:
     return _FOR_PEOPLE.get(state, state.replace("_", " "))
 
 
+def counted(number: int, one: str, many: str) -> str:
+    """``1 task``, ``2 tasks``."""
+    return f"{number} {one if number == 1 else many}"
+
+
 def plain(value: Any) -> str:
     """A value of the journal."""
     match value:

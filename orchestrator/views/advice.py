@@ -1,6 +1,6 @@
 """What a person can do next about a run: each step as one command line that can be pasted.
 
-Invariant: a step is only named where its command is accepted, and changes something.
+Invariant: a step is only named where its command is accepted, and changes or shows something.
 """
 
 import shlex
@@ -17,6 +17,7 @@ from orchestrator.views.status import Status, TaskRow
 
 STEPS_MAX = 6
 NAMED_MAX = 3
+COMMIT_DIGITS = 12
 Command = Callable[..., str]
 
 
@@ -48,6 +49,8 @@ def next_steps(
             break
         steps += _about(task, command, can_be_done_again=doomed.isdisjoint(task.depends_on))
     steps += _stale(status, command)
+    if status.terminal and not status.driver.alive:
+        steps += _looking_back(status, command)
     return tuple(steps[:STEPS_MAX])
 
 
@@ -222,6 +225,22 @@ def _stale(status: Status, command: Command) -> list[Step]:
         return []
     why = f"built on work that was requeued: {', '.join(again)}; do {_them(again)} again"
     return [Step(_short(why), command("requeue", *again))]
+
+
+def _looking_back(status: Status, command: Command) -> list[Step]:
+    """What a run that has ended leaves: branches, a bill, and what there is to learn."""
+    done = [task for task in status.tasks if task.state is TaskStatus.COMPLETED and task.branch]
+    steps: list[Step] = []
+    for task in done[:1]:
+        since = f"{status.base_commit[:COMMIT_DIGITS]}.." if status.base_commit else ""
+        log = ["git", "-C", status.repository, "log", "--patch", f"{since}{task.branch}"]
+        what = (
+            f"the work is on {len(done)} branches" if len(done) > 1 else "the work is on a branch"
+        )
+        steps.append(Step(f"{what}; see that of {task.task_id}", shlex.join(log)))
+    if status.lane_audit.total_calls:
+        steps.append(Step("what it cost", command("cost-report")))
+    return [*steps, Step("what came of it, and where the time went", command("retrospective"))]
 
 
 def _missing(status: Status) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.core.words import in_words
+from orchestrator.core.words import counted, in_words
 from orchestrator.views.cost_books import Waste
 from orchestrator.views.moments import duration, moment
 from orchestrator.views.outlook import score_lines
@@ -13,6 +13,8 @@ FAILED_SHOWN_MAX = 20
 PATH_SHOWN_MAX = 12
 NAMED_MAX = 5
 REASON_WIDTH = 100
+TOLD_ABOVE_S = 0.5
+"""Up to here it is ``0 s`` to a person."""
 
 
 def retrospective_text(seen: Retrospective) -> str:
@@ -63,8 +65,10 @@ def _time_lines(seen: Retrospective) -> list[str]:
         head,
         *(
             f"  {row.stage:<10} {row.total_s / whole:>4.0%}  {duration(row.total_s):>9} in"
-            f" {row.dispatches} dispatches, median {duration(row.median_s)}"
+            f" {counted(row.dispatches, 'dispatch', 'dispatches')}"
+            + (f", median {duration(row.median_s)}" if row.dispatches > 1 else "")
             for row in seen.stages
+            if row.total_s > TOLD_ABOVE_S
         ),
         *([f"  tasks waited {', '.join(waits)} (summed over tasks)"] if waits else []),
     ]
@@ -94,7 +98,8 @@ def _failed_lines(seen: Retrospective) -> list[str]:
     lines = []
     if seen.causes:
         causes = ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in seen.causes.items())
-        lines += ["", f"failures   {causes}; {seen.attempts_spent} attempts spent"]
+        spent = counted(seen.attempts_spent, "attempt", "attempts")
+        lines += ["", f"failures   {causes}; {spent} spent"]
     if seen.failed:
         shown = seen.failed[:FAILED_SHOWN_MAX]
         lines += ["", "not completed"]

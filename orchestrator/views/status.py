@@ -118,6 +118,9 @@ class Scheduler(msgspec.Struct, kw_only=True):
 class Status(msgspec.Struct, kw_only=True):
     v: int = VERSION
     run_id: str
+    repository: str
+    base_commit: str
+    """Where the branches begin that wait for no other task's."""
     run_state: RunStatus
     mode: Mode
     terminal: bool
@@ -147,6 +150,8 @@ def status_of(
 ) -> Status:
     return Status(
         run_id=state.run_id,
+        repository=state.project.root,
+        base_commit=state.project.git.base_commit,
         run_state=state.status,
         mode=state.mode,
         terminal=state.status.is_terminal,

@@ -26,6 +26,7 @@ from orchestrator.core.events import (
 from orchestrator.core.fold import replay
 from orchestrator.core.model import Mode, RunStatus, Stage, TaskId
 from orchestrator.core.plan import plan
+from orchestrator.core.settings import GitSettings, Project
 from orchestrator.core.state import RunState
 from orchestrator.journal.codec import encode_commit
 from orchestrator.views.advice import Step, next_steps, to_go_on
@@ -38,10 +39,15 @@ from tests.unit.views.test_status import DEAD, LIVE, whole_task
 NONE = DriverStatus()
 EXITED = DriverStatus(state="exited", pid=7, exit_reason="budget", limited_by="budget")
 TIMEOUT_S = 3600.0
+LOOKING_BACK = ("retrospective",)
 
 
-def run(*events: KnownEvent, mode: Mode = Mode.HEADLESS) -> RunState:
+def run(
+    *events: KnownEvent, mode: Mode = Mode.HEADLESS, project: Project | None = None
+) -> RunState:
     first: RunCreated = msgspec.structs.replace(created(), mode=mode)
+    if project is not None:
+        first = msgspec.structs.replace(first, project=project)
     return replay(encode_commit([first, *events], after_seq=0, run_id="r1", now=NOW)[1])
 
 
@@ -57,7 +63,10 @@ def commands(state: RunState, driver: DriverStatus = NONE, *, after_s: float = 6
 
 def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
     """Whether the command would be taken, and would change something.  Raises where refused."""
-    verb, rest = arguments.split(shlex.split(step.command)[1:])
+    words = shlex.split(step.command)
+    if words[0] == "git":
+        return words[-1].endswith(tuple(task.branch for task in state.tasks.values()))
+    verb, rest = arguments.split(words[1:])
     assert verb is not None
     args = parser.parse(verb, verb.load(), rest)
     match verb.name:
@@ -90,7 +99,7 @@ def is_accepted(state: RunState, step: Step, *, now: float) -> bool:
         case "tail":
             return bool(steer.find_task(state, args.task).records)
         case other:
-            return other == "watch"
+            return other in {"watch", "cost-report", "retrospective"}
 
 
 def unpausing(state: RunState, args: argparse.Namespace) -> list[KnownEvent]:
@@ -186,6 +195,7 @@ STATES: dict[str, tuple[RunState, DriverStatus, float]] = {
         EXITED,
         60,
     ),
+    "completed": (run(*completed("T1"), RunFinalized(state=RunStatus.COMPLETED)), EXITED, 60),
     "not finalized": (run(*completed("T1")), DEAD, 60),
 }
 
@@ -219,7 +229,7 @@ def test_what_is_overdue_by_hand_is_not_for_a_driver_to_take_up() -> None:
 
 def test_stale_work_can_be_done_again_and_its_branch_is_shown() -> None:
     state, driver, _ = STATES["stale"]
-    assert commands(state, driver) == ["requeue T2 T3"]
+    assert commands(state, driver)[0] == "requeue T2 T3"
     status = status_of(state, driver, now=NOW, lease_alive=lambda lease: False)
     (row,) = [line for line in status_text(status).splitlines() if line.startswith("T2 ")]
     assert row.endswith("orchestrator/r1/T2; stale: built on work that was requeued")
@@ -248,12 +258,25 @@ def test_stale_work_behind_a_failed_task_waits_for_that() -> None:
 
 def test_a_failed_task_can_be_done_again_or_abandoned() -> None:
     state, driver, _ = STATES["failed"]
-    assert commands(state, driver) == ["tail T1", "requeue T1", "abandon T1"]
+    assert commands(state, driver) == ["tail T1", "requeue T1", "abandon T1", *LOOKING_BACK]
     told = status_text(status_of(state, driver, now=NOW, lease_alive=lambda lease: False))
     assert told.count("the reason") == 1
     # T2 failed in a later round, when T1 was good: it cannot go on without T1.
     state, driver, _ = STATES["failed behind a failed one"]
     assert [told for told in commands(state, driver) if "T2" in told] == ["tail T2", "abandon T2"]
+
+
+def test_a_run_that_has_ended_is_looked_back_on() -> None:
+    project = Project(name="p", root="/a b/p", git=GitSettings(base_commit="0123456789abcdef"))
+    ended = RunFinalized(state=RunStatus.COMPLETED)
+    state = run(*completed("T1"), *completed("T2", "T1"), ended, project=project)
+    first, *others = steps_of(state, EXITED)
+    assert first == Step(
+        "the work is on 2 branches; see that of T1",
+        "git -C '/a b/p' log --patch 0123456789ab..orchestrator/r1/T1",
+    )
+    assert [step.command.split()[-1] for step in others] == ["cost-report", "retrospective"]
+    assert not any("git" in step.command for step in steps_of(run(*completed("T1")), EXITED))
 
 
 def test_who_looks_on_is_not_told_to_look_on() -> None:

@@ -132,6 +132,18 @@ def test_the_text_fits_a_terminal() -> None:
     assert "T2  failed at test" in text
 
 
+def test_a_stage_that_took_no_time_has_no_row() -> None:
+    seen = looked_at(driven())
+    rows = {row.stage: row for row in seen.stages}
+    once = msgspec.structs.replace(rows[Stage.REVIEW], dispatches=1, total_s=12.0)
+    nothing = msgspec.structs.replace(rows[Stage.DELIVER], total_s=0.5)
+    told = retrospective_text(msgspec.structs.replace(seen, stages=(once, nothing)))
+    time, _, _ = told.partition("money")
+    assert "12 s in 1 dispatch\n" in time
+    assert "deliver" not in time
+    assert "1 attempt spent" in retrospective_text(msgspec.structs.replace(seen, attempts_spent=1))
+
+
 def test_what_no_test_has_checked_is_named() -> None:
     said = {"proves_nothing": "pytest fails on the base too (exit 1): No module named pytest"}
     entries = [
