@@ -30,7 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="every task that is not done")
     parser.add_argument(
-        "--label", action="append", default=[], metavar="L", help="every task with this label"
+        "--label",
+        action="append",
+        default=[],
+        metavar="L",
+        help="every task with this label; also beside --task",
     )
     parser.add_argument(
         "--depends-on",
@@ -51,6 +55,9 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
     named = _words(args.task)
     if not (named or args.all or args.label):
         raise Usage("which tasks? say --task REF, --label L or --all")
+    if args.all and (named or args.label):
+        other = "--task" if named else "--label"
+        raise Usage(f"--all takes every task: leave it out, or {other}")
     depends_on = [TaskId(word) for word in _words(args.depends_on)]
 
     async def add(run: "LiveRun", _: "RunStore") -> tuple[RunState, list[NewTask]]:
@@ -58,7 +65,7 @@ def run(args: argparse.Namespace, ctx: Context) -> int:
         chosen = _named(source, named)
         chosen += _selected(source, run.state, args, but=named)
         if not chosen:
-            _refuse_if_nothing_fits(source, run.state.project, args.label if not args.all else ())
+            _refuse_if_nothing_fits(source, run.state.project, args.label)
         tasks = [_new_task(task, depends_on, args) for task in chosen]
         done = _done_dependencies(source, run.state, tasks)
         await run.commit(lambda state: add_tasks(state, tasks, done=done), now=ctx.now())

@@ -21,7 +21,7 @@ import orchestrator
 from drivers.cli.context import Context
 from drivers.cli.demo_view import view_on
 from drivers.cli.onlooker import onlooker
-from orchestrator.core.errors import ExitStatus, Refused
+from orchestrator.core.errors import EnvironmentFault, ExitStatus, Refused, with_remedy
 from orchestrator.journal.store import RunStore
 
 LOOK_EVERY_S = 0.15
@@ -43,9 +43,17 @@ class Made(msgspec.Struct):
 
 
 def new_directory(given: str | None, *, prefix: str) -> Path:
-    if given is None:
-        return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
-    directory = Path(given).absolute()
+    """Raises Refused where something is, EnvironmentFault where nothing can be made."""
+    try:
+        if given is None:
+            return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        return _made(Path(given).absolute())
+    except OSError as error:
+        what = f"{given or 'a new directory'} cannot be made"
+        raise EnvironmentFault(with_remedy(error, what, "name another with --dir")) from error
+
+
+def _made(directory: Path) -> Path:
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise Refused(f"{directory} is there and not an empty directory: name another with --dir")
     directory.mkdir(parents=True, exist_ok=True)

@@ -287,6 +287,14 @@ def test_root_pins_the_store(own: Home) -> None:
     assert own.json("--run", "r1", "status", "--root", root)["run_id"] == "r1"
 
 
+@pytest.mark.parametrize("other", [("--task", "B"), ("--label", "api")])
+def test_all_tasks_and_some_are_not_asked_for_at_once(own: Home, other: tuple[str, str]) -> None:
+    own.json("--run", "r1", "init-run")
+    done = own.call("--run", "r1", "add-task", "--all", *other)
+    assert (done.returncode, len(own.events("r1"))) == (2, 1)
+    assert f"leave it out, or {other[0]}" in the_one_line(done)
+
+
 def test_a_cycle_is_refused_by_its_path(own: Home) -> None:
     own.json("--run", "r1", "init-run")
     own.json("--run", "r1", "add-task", "--task", "B,C")
@@ -532,13 +540,14 @@ def test_a_file_without_tasks_is_told_with_the_form_of_one(own: Home) -> None:
 
 def test_a_label_that_no_task_has_is_refused_with_those_there_are(own: Home) -> None:
     (own.repository / "tasks.toml").write_text(
-        '[[task]]\nid = "A"\ntitle = "A"\nlabels = ["api", "ui"]\n'
+        '[[task]]\nid = "A"\ntitle = "A"\nlabels = ["api", "ui"]\n[[task]]\nid = "B"\ntitle = "B"\n'
     )
     own.json("--run", "r1", "init-run")
     done = own.call("--run", "r1", "add-task", "--label", "nope")
     assert done.returncode == 1
     assert the_one_line(done).endswith("no task has the label nope; there are api, ui")
-    assert own.json("--run", "r1", "add-task", "--label", "api")["task"] == "A"
+    added = own.json("--run", "r1", "add-task", "--label", "api", "--task", "B")
+    assert [row["task"] for row in added["tasks"]] == ["B", "A"]
     done = own.call("--run", "r1", "add-task", "--label", "api")
     assert (done.returncode, done.stdout) == (
         0,
