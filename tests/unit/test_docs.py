@@ -145,6 +145,11 @@ def test_a_line_for_the_shell_can_be_pasted(document: Path, line: str) -> None:
 # -- statuses, settings, files ------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_path_in_a_variable_is_quoted(document: Path) -> None:
+    assert re.findall(r'(?<!")\$DIR.*', document.read_text()) == []
+
+
 def test_exit_statuses_are_those_of_the_program() -> None:
     said = {int(row[0]) for row in rows(section(README, "Exit statuses"))}
     assert said == {int(status) for status in ExitStatus}
