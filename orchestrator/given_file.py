@@ -59,6 +59,11 @@ def read_file(path: str | os.PathLike[str], bytes_max: int = -1) -> bytes:
         return file.read(bytes_max)
 
 
+def at_once(path: str, flags: int) -> int:
+    """For ``open()``, as its opener: a pipe that nobody reads is refused, not waited for."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o644)
+
+
 def in_words(size: int) -> str:
     return f"{size >> 20} MiB"
 

@@ -17,6 +17,7 @@ import msgspec
 
 import orchestrator
 from orchestrator.core.errors import EnvironmentFault, ExitStatus, in_full
+from orchestrator.given_file import at_once
 from orchestrator.journal.store import RunStore
 
 BEGIN_WITHIN_S = 60.0
@@ -45,7 +46,7 @@ def launch(store: RunStore, arguments: Sequence[str]) -> Launched:
     log_start, driver_start = _size(store.log_path), _size(store.driver_path)
     argv = [sys.executable, "-P", "-m", "orchestrator", *arguments]
     try:
-        with store.log_path.open("ab") as log:
+        with open(store.log_path, "ab", opener=at_once) as log:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,

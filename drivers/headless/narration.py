@@ -21,6 +21,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 from drivers.headless.spoken import spoken
 from orchestrator.core.errors import EnvironmentFault, in_full
+from orchestrator.given_file import at_once
 
 VALUE_CHARACTERS_MAX = 300
 SECRET_CHARACTERS_MIN = 8
@@ -40,7 +41,7 @@ def open_narration(
 ) -> FilteringBoundLogger:
     """``secrets``: values never to be shown.  Raises EnvironmentFault."""
     try:
-        log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        log = at_once(str(log_path), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
     except OSError as error:
         raise EnvironmentFault(in_full(error, f"cannot write {log_path}")) from error
     descriptors, terminals = [log], list[int]()

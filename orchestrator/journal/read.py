@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import EnvironmentFault, with_remedy
 from orchestrator.core.events import Entry
+from orchestrator.given_file import open_file
 from orchestrator.journal.scan import Follower
 
 
@@ -24,7 +25,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 def following(path: Path) -> Iterator[Follower]:
     """A Follower on the file, to be asked again for what is appended later."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(path)
     except OSError as error:
         raise EnvironmentFault(
             with_remedy(error, f"{path}: cannot be read", "check that the run directory is there")

@@ -16,6 +16,7 @@ import msgspec
 from orchestrator.core.model import HostIdentity, ProcessIdentity, RunStatus
 from orchestrator.core.recover import is_same_host
 from orchestrator.core.words import in_words
+from orchestrator.given_file import open_file
 
 BLOCK_BYTES = 1 << 16
 
@@ -143,7 +144,7 @@ def _state_of(start: Line, here: HostIdentity, is_alive: IsAlive) -> State:
 
 def _from_last(path: Path, word: bytes) -> bytes:
     """The file from the last line with ``word`` on, read from its end."""
-    with path.open("rb") as file:
+    with open(open_file(path), "rb") as file:
         at = file.seek(0, os.SEEK_END)
         data = b""
         while at > 0:

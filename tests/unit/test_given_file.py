@@ -18,12 +18,16 @@ from adapters.project.file import read_project_file
 from adapters.project.seen import text_of
 from drivers.cli.main import main
 from drivers.cli.onlooker import GrowingFile
+from drivers.headless.detach import launch
+from drivers.headless.narration import open_narration
 from orchestrator.core.errors import EnvironmentFault, ExitStatus, Usage
 from orchestrator.core.settings import AgentSettings, Project
 from orchestrator.core.standing import Standing
 from orchestrator.given_file import DATA_BYTES_MAX, WRITTEN_BYTES_MAX, read_given
-from orchestrator.journal.snapshot import whole_snapshot
+from orchestrator.journal.snapshot import read_state, whole_snapshot
 from orchestrator.journal.store import RunStore
+from orchestrator.views.driver_log import read_driver
+from tests.unit.cli.runs import HOST
 
 
 def pipe(path: Path) -> None:
@@ -188,3 +192,21 @@ def test_no_standard_input(
     assert status == ExitStatus.USAGE
     (said,) = capsys.readouterr().err.splitlines()
     assert "no standard input" in said
+
+
+@pytest.mark.parametrize("make", [pipe, listening])
+def test_what_stands_in_the_place_of_a_runs_files_holds_nobody_up(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    store = RunStore(tmp_path)
+    for path in (store.events_path, store.driver_path, store.log_path):
+        make(path)
+    with pytest.raises(EnvironmentFault, match="cannot be read"):
+        read_state(store)
+    assert (
+        read_driver(store.driver_path, now=0.0, here=HOST, is_alive=lambda *_: True).state == "none"
+    )
+    with pytest.raises(EnvironmentFault, match="cannot write"):
+        open_narration(store.log_path, secrets=())
+    with pytest.raises(EnvironmentFault, match="cannot start a driver"):
+        launch(store, ["status"])
