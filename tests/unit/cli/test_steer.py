@@ -76,6 +76,25 @@ def test_slugs_do_not_collide() -> None:
     assert list(state.slugs) == ["12", "12-2", "a-b", "A-B-2"]
 
 
+@pytest.mark.parametrize(
+    ("task_id", "slug"),
+    [
+        ("Größe", "Grosse"),
+        ("Gro\u0308\u00dfe", "Grosse"),
+        ("café/crème", "cafe-creme"),
+        ("Łódź", "Lodz"),
+        ("smørrebrød №7", "smorrebrod-No7"),
+        ("任务", "task"),
+        ("任务 2", "2"),
+        ("T1-r\u0662", "T1-r"),
+        ("T1-r²", "T1-r2_"),
+    ],
+)
+def test_a_slug_reads_as_the_id_does(task_id: str, slug: str) -> None:
+    assert slug_of(task_id, ()) == slug
+    assert slug_of(task_id, (slug.upper(),)) == f"{slug}-2"
+
+
 def test_a_slug_is_not_what_a_requeued_task_would_be_called() -> None:
     assert slug_of("T1-r2", ()) != "T1-r2"
     assert slug_of("../..", ()) == "task"
