@@ -17,6 +17,7 @@ from orchestrator.core.events import (
     TaskChanged,
 )
 from orchestrator.core.state import RunState
+from orchestrator.core.words import usd_text
 
 HELP = """Let a paused run go on.  A driver that waited goes on by itself; one that has returned
 is started again with run-headless.  With --task or --lane only what was paused so goes on."""
@@ -95,4 +96,4 @@ def _done(entries: Sequence[Entry], budget_usd: float | None) -> list[str]:
 
 
 def _usd(amount: float | None) -> str:
-    return "none" if amount is None else f"{amount:.2f} USD"
+    return "none" if amount is None else f"{usd_text(amount)} USD"

@@ -14,6 +14,7 @@ from orchestrator.core.plan import Plan
 from orchestrator.core.remainder import in_usd, raised_usd, to_finish
 from orchestrator.core.remedy import command, then_unpause
 from orchestrator.core.state import RunState, TaskState
+from orchestrator.core.words import usd_text
 from orchestrator.views.moments import clock
 
 NAMED_MAX = 3
@@ -77,9 +78,9 @@ def out_of_money(state: RunState) -> str:
     left = to_finish(state)
     raised = raised_usd(budget, spent, left.usd if left.is_known else None)
     return (
-        f"budget: {spent:.2f} of {_budget(budget)} USD are spent, too little is left for another "
-        f"stage, which reserves {RESERVATION_USD_MIN:g} USD at least; {left.in_words()}; raise it: "
-        + command(state.run_id, "unpause", "--raise-budget", in_usd(raised))
+        f"budget: {usd_text(spent)} of {usd_text(budget)} USD are spent, too little is left for"
+        f" another stage, which reserves {RESERVATION_USD_MIN:g} USD at least; {left.in_words()};"
+        " raise it: " + command(state.run_id, "unpause", "--raise-budget", in_usd(raised))
     )
 
 
@@ -97,7 +98,7 @@ def _tasks_without_money(state: RunState) -> str:
 
 def _raise(state: RunState, task: TaskState, limit: Limit) -> str:
     raised = raised_usd(limit.budget_usd, limit.spent_usd, None)
-    of = f"{limit.spent_usd:.2f} of {_budget(limit.budget_usd)} USD"
+    of = f"{usd_text(limit.spent_usd)} of {usd_text(limit.budget_usd)} USD"
     if limit.name.startswith("stage_budget:"):
         return f"{task.stage} of {task.id} has cost {of}, raise it for all: " + command(
             state.run_id, "set", f"{task.stage}_budget_usd", in_usd(raised)
@@ -105,8 +106,3 @@ def _raise(state: RunState, task: TaskState, limit: Limit) -> str:
     return f"{task.id} has cost {of}, raise it: " + command(
         state.run_id, "set", "--task", task.id, "budget_usd", in_usd(raised)
     )
-
-
-def _budget(usd: float) -> str:
-    """In full cents as a price is written; a smaller one as it was set."""
-    return f"{usd:.2f}" if usd >= 0.1 else in_usd(usd)

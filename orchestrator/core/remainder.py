@@ -11,6 +11,7 @@ from orchestrator.core.choice import model_of
 from orchestrator.core.history import Sample
 from orchestrator.core.model import Outcome, Stage
 from orchestrator.core.state import RunState
+from orchestrator.core.words import usd_text
 
 ROOM_USD_MIN = 0.05
 """What a budget that is raised gives at least: more than a stage has to reserve."""
@@ -31,10 +32,11 @@ class Remainder:
     def in_words(self) -> str:
         kinds = " and ".join(self.unknown)
         if self.usd and self.unknown:
-            return f"to finish takes more than {self.usd:.2f} USD (nothing is known yet of {kinds})"
+            more = f"more than {usd_text(self.usd)} USD"
+            return f"to finish takes {more} (nothing is known yet of {kinds})"
         if self.unknown:
             return f"what it takes to finish is not known: no {kinds} has been seen yet"
-        return f"to finish takes about {self.usd:.2f} USD more, by what its stages have cost"
+        return f"to finish takes about {usd_text(self.usd)} USD more, by what its stages have cost"
 
 
 def to_finish(state: RunState) -> Remainder:
@@ -69,9 +71,8 @@ def raised_usd(budget_usd: float, spent_usd: float, remainder_usd: float | None)
 
 
 def in_usd(amount: float) -> str:
-    """``20``, ``1.35``; and of less than a cent what there is, not 0.  As an option takes it."""
-    text = f"{amount:.2f}" if amount >= 0.1 else f"{amount:.4f}".rstrip("0").rstrip(".")
-    return text.removesuffix(".00")
+    """``20``, ``1.35``, ``0.0355``: as an option takes it."""
+    return usd_text(amount).removesuffix(".00")
 
 
 def _up_to_a_cent(usd: float) -> float:

@@ -20,6 +20,15 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def usd_text(amount: float) -> str:
+    """``20.00``; below one USD with what there is of a cent, so that it can be told from a budget
+    that is not quite spent: ``0.0355``."""
+    if abs(amount) >= 1.0:
+        return f"{amount:.2f}"
+    whole, _, digits = f"{amount:.4f}".partition(".")
+    return f"{whole}.{digits.rstrip('0'):0<2}"
+
+
 def plain(value: Any) -> str:
     """A value of the journal."""
     match value:

@@ -6,6 +6,7 @@ from orchestrator.core.budget import left_usd, max_possible_usd, used_up
 from orchestrator.core.model import Stage, TaskId, TaskStatus
 from orchestrator.core.remainder import to_finish
 from orchestrator.core.state import RunState, TaskState
+from orchestrator.core.words import usd_text
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -36,7 +37,8 @@ class UsedUp(msgspec.Struct, kw_only=True):
     @property
     def in_words(self) -> str:
         what = "its stage's" if self.name.startswith("stage_budget:") else "its"
-        return f"{what} budget is used up: {self.spent_usd:.2f} of {self.budget_usd:.2f} USD"
+        spent = f"{usd_text(self.spent_usd)} of {usd_text(self.budget_usd)} USD"
+        return f"{what} budget is used up: {spent}"
 
 
 def cost(state: RunState) -> Cost:

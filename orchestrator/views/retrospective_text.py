@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.core.words import counted, in_words
+from orchestrator.core.words import counted, in_words, usd_text
 from orchestrator.views.cost_books import Waste
 from orchestrator.views.moments import duration, moment
 from orchestrator.views.outlook import score_lines
@@ -76,7 +76,7 @@ def _time_lines(seen: Retrospective) -> list[str]:
 
 def _money_lines(seen: Retrospective) -> list[str]:
     money = seen.money
-    budget = f" of {money.budget_usd:.2f}" if money.budget_usd is not None else ""
+    budget = f" of {usd_text(money.budget_usd)}" if money.budget_usd is not None else ""
     wasted = [
         f"{usd:.2f} {waste}"
         for waste, usd in money.waste.items()
@@ -84,7 +84,7 @@ def _money_lines(seen: Retrospective) -> list[str]:
     ]
     rows = sorted((row for row in seen.stages if row.cost_usd), key=lambda row: -row.cost_usd)
     return [
-        f"money      {money.total_usd:.2f} USD{budget}"
+        f"money      {usd_text(money.total_usd)} USD{budget}"
         + (f"; not useful: {', '.join(wasted)}" if wasted else ""),
         *(
             f"  {row.stage:<10} {row.cost_usd / (money.total_usd or 1.0):>4.0%}"

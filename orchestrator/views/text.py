@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from orchestrator.core.model import RunStatus, TaskStatus
-from orchestrator.core.words import in_words
+from orchestrator.core.words import in_words, usd_text
 from orchestrator.views.advice import Step, next_steps
 from orchestrator.views.driver_log import BY_HAND, DriverStatus, without_commands
 from orchestrator.views.moments import clock, duration
@@ -178,13 +178,13 @@ def _run_state(status: Status) -> str:
 
 
 def _cost_line(cost: Cost) -> str:
-    parts = [f"cost     {cost.total_usd:.2f} USD"]
+    parts = [f"cost     {usd_text(cost.total_usd)} USD"]
     if cost.budget_usd is not None:
-        parts[0] += f" of {cost.budget_usd:.2f}"
+        parts[0] += f" of {usd_text(cost.budget_usd)}"
     if cost.reserved_usd:
-        parts.append(f"{cost.reserved_usd:.2f} reserved")
+        parts.append(f"{usd_text(cost.reserved_usd)} reserved")
     if cost.left_usd is not None and cost.left_usd >= 0.005:
-        parts.append(f"at most {cost.left_usd:.2f} more")
+        parts.append(f"at most {usd_text(cost.left_usd)} more")
     if cost.cache_hit_rate is not None:
         parts.append(f"{cost.cache_hit_rate:.0%} of the prompt tokens from cache")
     if not cost.metered:

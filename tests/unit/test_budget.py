@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from drivers.headless.stalled import out_of_money, why_stalled
 from orchestrator.core.budget import EXPECTED_USD, RESERVATION_USD_MIN, left_usd, max_possible_usd
 from orchestrator.core.capacity import Capacity
 from orchestrator.core.events import (
@@ -25,6 +26,10 @@ from orchestrator.core.model import (
 from orchestrator.core.plan import Plan, StartStage, plan
 from orchestrator.core.remainder import in_usd, raised_usd, to_finish
 from orchestrator.core.settings import Settings
+from orchestrator.core.words import usd_text
+from orchestrator.views.driver_log import DriverStatus
+from orchestrator.views.status import status_of
+from orchestrator.views.text import status_text
 from tests.simulation.driving import task
 from tests.unit.test_decide import NOW, A, Run, failing
 
@@ -257,3 +262,17 @@ def test_a_raised_budget_is_one_that_something_starts_with(
 def test_less_than_a_cent_is_not_told_as_nothing() -> None:
     told = [in_usd(usd) for usd in (20, 1.35, 0.016, 0.005, 1234567.0, 0)]
     assert told == ["20", "1.35", "0.016", "0.005", "1234567", "0"]
+    told = [usd_text(usd) for usd in (20, 1.354, 0.99999, 0.5, 0.0355, 0.00004, 0, -0.016)]
+    assert told == ["20.00", "1.35", "1.00", "0.50", "0.0355", "0.00", "0.00", "-0.016"]
+
+
+def test_a_small_budget_that_is_not_quite_spent_is_told_so() -> None:
+    run = at(Stage.IMPLEMENT, "a", budget_usd=0.04, implement_budget_usd=0.04)
+    run.end(failing(Cause.BUDGET, cost=CallCost(cost_usd=0.0355)), A, 1.0)
+    assert out_of_money(run.state).startswith("budget: 0.0355 of 0.04 USD are spent")
+    assert "has cost 0.0355 of 0.04 USD, raise it" in why_stalled(run.state, "stage_budget:a")
+    status = status_of(run.state, DriverStatus(), now=NOW, lease_alive=lambda _: False)
+    (row,) = status.tasks
+    assert row.budget_used_up is not None
+    assert row.budget_used_up.in_words.endswith("0.0355 of 0.04 USD")
+    assert "\ncost     0.0355 USD of 0.04" in status_text(status)
