@@ -42,17 +42,20 @@ class LaneRun:
         agent: Agent,
         credential: Mapping[str, str] = API_KEY,
         allowed_tools: tuple[str, ...] = (),
+        permission_mode: str = "acceptEdits",
         fallback_models: tuple[str, ...] = (),
         retries: int = 1,
     ) -> None:
         client = agent.client
         # Fewer retries than in life: the tests do not wait out an outage.
         env = {"ANTHROPIC_BASE_URL": client.url, "CLAUDE_CODE_MAX_RETRIES": str(retries)}
+        env |= {"IS_SANDBOX": "1"}  # root may bypass permissions
         self._settings = AgentSettings(
             command=client.command,
             pass_env=("ANTHROPIC_API_KEY",),
             env=env,
             allowed_tools=allowed_tools,
+            permission_mode=permission_mode,
             fallback_models=fallback_models,
         )
         project = Project(name="p", root=str(agent.work), agent=self._settings)
@@ -359,9 +362,12 @@ def test_an_implement_request_offers_no_tool_that_waits_or_leaves(real: RealAgen
 
 @pytest.mark.real_client
 @pytest.mark.slow
-@pytest.mark.parametrize("allowed_tools", [("Bash",), ("Bash(git *)",)])
+@pytest.mark.parametrize(
+    ("rule", "mode"),
+    [("Bash(git *)", "acceptEdits"), ("Bash", "acceptEdits"), ("Bash", "bypassPermissions")],
+)
 def test_no_form_of_a_push_that_the_client_sees_arrives(
-    real: RealAgent, allowed_tools: tuple[str, ...]
+    real: RealAgent, rule: str, mode: str
 ) -> None:
     remote = _with_a_remote(real)
     hidden = (
@@ -374,10 +380,12 @@ def test_no_form_of_a_push_that_the_client_sees_arrives(
         "for x in 1; do git push origin HEAD:j; done",
         "git -c a.b=c push origin HEAD:k",
     )
-    lane = LaneRun(real, allowed_tools=allowed_tools)
-    lane.run(_runs(*_PUSHES, *hidden), lane.work(session=new_session()))
+    lane = LaneRun(real, allowed_tools=(rule,), permission_mode=mode)
+    other = "python3 -c \"open('ran', 'w')\""
+    lane.run(_runs(*_PUSHES, *hidden, other), lane.work(session=new_session()))
 
     assert _refs(remote) == []
+    assert (real.work / "ran").exists() is (rule == "Bash")
 
 
 @pytest.mark.real_client
