@@ -107,10 +107,10 @@ async def make_errand(
         directory = await workspace.directory(worktree)
         tree_before = tree_before or await workspace.tree(worktree)
     if start.stage is Stage.REVIEW:
-        change = await workspace.diff(worktree, start_commit(task), chars_max=DIFF_CHARS_MAX)
+        change = await _change(workspace, worktree, task, chars_max=DIFF_CHARS_MAX)
     elif is_handed_over(task, start.stage):
         await workspace.salvage(worktree, task_slug=task.slug, number=task.records)
-        change = await workspace.diff(worktree, start_commit(task), chars_max=HAND_OVER_CHARS_MAX)
+        change = await _change(workspace, worktree, task, chars_max=HAND_OVER_CHARS_MAX)
     work = make_work_item(
         state,
         start,
@@ -124,6 +124,12 @@ async def make_errand(
     )
     event = dispatched(work, state, host=host.identity(), tree_before=tree_before)
     return Errand(start=start, work=work, event=event)
+
+
+async def _change(workspace: Workspace, worktree: str, task: TaskState, *, chars_max: int) -> str:
+    return await workspace.diff(
+        worktree, start_commit(task), chars_max=chars_max, installed=task.installed
+    )
 
 
 def is_handed_over(task: TaskState, stage: Stage) -> bool:

@@ -231,7 +231,9 @@ async def _tidy(state: RunState, outside: Outside, task: TaskState, worktree: st
     if task.status is not TaskStatus.COMPLETED or state.settings.keep_worktrees:
         return ""
     try:
-        return await outside.workspace.remove_if_safe(worktree, task.branch)
+        return await outside.workspace.remove_if_safe(
+            worktree, task.branch, installed=task.installed
+        )
     except (OSError, OrchestratorError) as problem:
         return f"{worktree} is kept: {problem}"
 

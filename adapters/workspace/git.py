@@ -50,9 +50,13 @@ class GitWorkspace:
             lambda running: snapshot.conflict_markers(self._get(worktree), tree_before, running)
         )
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         return await _stoppable(
-            lambda running: snapshot.diff(self._get(worktree), start_commit, chars_max, running)
+            lambda running: snapshot.diff(
+                self._get(worktree), start_commit, chars_max, running, installed=installed
+            )
         )
 
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
@@ -60,10 +64,10 @@ class GitWorkspace:
         message = f"{task_slug}: salvaged before a fresh start in run {self._run_id}\n"
         return (await self._keep(worktree, ref, message)).ref
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
         # Not stoppable: half a removal looks like deleted files.
         return await trio.to_thread.run_sync(
-            lambda: remove_if_safe(self._repository(), worktree, branch)
+            lambda: remove_if_safe(self._repository(), worktree, branch, installed)
         )
 
     async def _keep(self, worktree: str, ref: str, message: str) -> Checkpoint:

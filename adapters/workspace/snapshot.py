@@ -11,6 +11,7 @@ import stat
 import tempfile
 from typing import NamedTuple
 
+from adapters.workspace.install import without_install
 from adapters.workspace.invoke import Git, GitFault, Running, shown
 from adapters.workspace.repository import commit_tree
 from adapters.workspace.worktree import Worktree
@@ -93,11 +94,16 @@ def changes(git: Git, before: str, after: str) -> list[Change]:
 
 
 def diff(
-    worktree: Worktree, start_commit: str, chars_max: int, running: Running | None = None
+    worktree: Worktree,
+    start_commit: str,
+    chars_max: int,
+    running: Running | None = None,
+    *,
+    installed: str = "",
 ) -> str:
     """A stat and the patch from ``start_commit`` to the present content, cut at ``chars_max``."""
-    tree = take(worktree, running)
     git = worktree.git(running=running)
+    tree = without_install(git, take(worktree, running), installed)
     # A character is at most four bytes, and what is cut off here is cut off below as well.
     out, is_more = git.head(
         "diff-tree", "-r", "--patch-with-stat", "--stat=100", "--find-renames", "--no-ext-diff",

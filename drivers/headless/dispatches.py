@@ -108,10 +108,10 @@ class Dispatches:
         for task_id in self.out.keys() & state.in_flight.keys():
             self._start_soon(self._outside.executor.stop, state.in_flight[task_id])
 
-    def tidy(self, worktree: str, branch: str) -> None:
+    def tidy(self, worktree: str, branch: str, installed: str) -> None:
         """Remove a completed task's worktree, if nothing in it would be lost."""
         if self._tidying is not None:
-            self._tidying.start_soon(self._tidy, worktree, branch)
+            self._tidying.start_soon(self._tidy, worktree, branch, installed)
 
     def alive(self) -> list[dict[str, object]]:
         """Who is out, and until when at most: for the narration."""
@@ -161,9 +161,10 @@ class Dispatches:
         self._next_start_at = at + self._run.state.settings.start_gap_s
         await trio.sleep_until(at)
 
-    async def _tidy(self, worktree: str, branch: str) -> None:
+    async def _tidy(self, worktree: str, branch: str, installed: str) -> None:
+        workspace = self._outside.workspace
         try:
-            kept = await self._outside.workspace.remove_if_safe(worktree, branch)
+            kept = await workspace.remove_if_safe(worktree, branch, installed=installed)
         except Exception as problem:  # noqa: BLE001 - a worktree that stays harms nobody
             kept = in_words(problem)
         if kept:

@@ -248,7 +248,7 @@ class RunLoop:
         for each in ended:
             task = self.state.tasks[each.out.task_id]
             if task.status is TaskStatus.COMPLETED and not self.state.settings.keep_worktrees:
-                self._dispatches.tidy(each.out.worktree, task.branch)
+                self._dispatches.tidy(each.out.worktree, task.branch, task.installed)
 
     async def _give_up(self, unready: Unready) -> None:
         self._dispatches.unprepared(unready.start.task_id)

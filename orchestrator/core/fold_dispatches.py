@@ -113,6 +113,8 @@ def stage_recorded(state: RunState, event: StageRecorded, entry: Entry) -> None:
         state.login_ends_at = str(ends_at)
     if event.checkpoint is not None and event.stage is Stage.IMPLEMENT:
         task.checkpoint = event.checkpoint
+    if event.checkpoint is not None and event.stage is Stage.INTAKE:
+        task.installed = event.checkpoint.commit
     if event.output is not None:
         task.outputs[event.stage] = event.output
     if event.stage is Stage.TEST:

@@ -156,6 +156,8 @@ class TaskState:
     """The last structured output of each stage; dropped when the task is done."""
     checkpoint: Checkpoint | None = None
     """Of the last implement that went well: what is delivered.  Dropped when the task is done."""
+    installed: str = ""
+    """The commit that holds what intake left: what install did is told from the work by it."""
     cost_usd: float = 0.0
     stage_usd: dict[Stage, float] = field(default_factory=dict)
     """What each stage has cost in this round."""

@@ -204,6 +204,7 @@ def engine_inputs(
         case _:
             own = {
                 "checkpoint": msgspec.to_builtins(task.checkpoint),
+                "installed": task.installed,
                 "start_commit": start_commit(task),
                 "message": commit_message(task),
             }

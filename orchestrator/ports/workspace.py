@@ -30,17 +30,24 @@ class Workspace(Protocol):
         """Files changed since ``tree_before`` that hold conflict markers left by git."""
         ...
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         """What the worktree's present content changes against ``start_commit``: a stat, then the
-        patch, cut at ``chars_max`` with a line that says so.  A reviewer cannot run git."""
+        patch, cut at ``chars_max`` with a line that says so.  A reviewer cannot run git.
+
+        ``installed`` is intake's checkpoint: what that changes against its parent, and nobody has
+        changed since, is no part of it.
+        """
         ...
 
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
         """Keep the present tree under refs/orchestrator/<run>/<task>/salvage-<number>."""
         ...
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
-        """Remove a completed task's worktree, if all in it is on its branch.
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
+        """Remove a completed task's worktree, if all in it is on its branch, or as intake's
+        checkpoint ``installed`` keeps it.
 
         Returns "" when removed, otherwise why it was kept.
         """

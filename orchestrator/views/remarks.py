@@ -1,5 +1,5 @@
 """What a person should hear of a stage that went well: of a test that proves nothing, and of
-files that an install left for the task's branch.
+files that an install left where git sees them.
 
 Invariant: pure, and tolerant of whatever stands in the evidence.
 """
@@ -20,6 +20,6 @@ def remarks(evidence: Mapping[str, Any]) -> dict[str, str]:
         more = f" and {len(left) - NAMED_MAX} more" if len(left) > NAMED_MAX else ""
         names = ", ".join(map(str, left[:NAMED_MAX]))
         found["install_leaves"] = (
-            f"{names}{more}, which will be on the branch: put into .gitignore what should not"
+            f"{names}{more}: these stay off the branch, but for what the work changes in them"
         )
     return found

@@ -64,13 +64,15 @@ class NoWorkspace:
     async def conflict_markers(self, worktree: str, tree_before: str) -> tuple[str, ...]:
         return ()
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         return ""
 
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
         return ""
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
         return ""
 
 

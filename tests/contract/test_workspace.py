@@ -211,6 +211,53 @@ async def test_a_worktree_whose_content_is_on_its_branch_is_removed(bench: Bench
     assert await bench.workspace.remove_if_safe(bench.worktree, BRANCH) == ""
 
 
+async def install(bench: Bench) -> str:
+    """What a project's command makes of the worktree, and intake's checkpoint of it."""
+    bench.write("made.txt", b"made by install\n")
+    bench.write("a.txt", b"rewritten by install\n")
+    kept = await bench.workspace.checkpoint(
+        bench.worktree, task_slug="T1", stage=Stage.INTAKE, number=1
+    )
+    return kept.commit
+
+
+async def test_what_install_did_is_not_told_as_a_change(bench: Bench) -> None:
+    installed = await install(bench)
+    bench.write("new.txt", b"by the work\n")
+    text = await bench.workspace.diff(
+        bench.worktree, bench.start, chars_max=10_000, installed=installed
+    )
+    assert "new.txt" in text
+    assert "install" not in text
+    bench.write("made.txt", b"made by install\nand changed\n")
+    text = await bench.workspace.diff(
+        bench.worktree, bench.start, chars_max=10_000, installed=installed
+    )
+    assert "+made by install\n+and changed\n" in text
+
+
+async def test_a_worktree_goes_with_what_install_did(bench: Bench) -> None:
+    installed = await install(bench)
+    assert "kept" in await bench.workspace.remove_if_safe(bench.worktree, BRANCH)
+    assert (await bench.workspace.remove_if_safe(bench.worktree, BRANCH, installed=installed)) == ""
+    with pytest.raises(EnvironmentFault):
+        await bench.workspace.tree(bench.worktree)
+    assert installed in bench.refs().values()
+
+
+@pytest.mark.parametrize("name", ["made.txt", "a.txt", "new.txt"])
+async def test_a_worktree_stays_for_what_the_work_did_beside_install(
+    bench: Bench, name: str
+) -> None:
+    installed = await install(bench)
+    bench.write(name, b"by the work\n")
+    tree = await bench.workspace.tree(bench.worktree)
+    assert "kept" in await bench.workspace.remove_if_safe(
+        bench.worktree, BRANCH, installed=installed
+    )
+    assert await bench.workspace.tree(bench.worktree) == tree
+
+
 @pytest.mark.parametrize("what", ["new file", "changed file", "deleted file", "commit", "branch"])
 async def test_a_worktree_with_anything_that_is_not_on_its_branch_is_kept(
     bench: Bench, what: str

@@ -81,9 +81,11 @@ class FakeWorkspace:
             if _has_conflict(data) and not _has_conflict(before.get(name, (b"", False))[0])
         )
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         before = self.trees[self.commits[start_commit].tree]
-        now = self.trees[await self.tree(worktree)]
+        now = self._without_install(self.trees[await self.tree(worktree)], installed)
         names = sorted(
             name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
         )
@@ -100,7 +102,7 @@ class FakeWorkspace:
     async def salvage(self, worktree: str, *, task_slug: str, number: int) -> str:
         return (await self._keep(worktree, f"{task_slug}/salvage-{number}")).ref
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
         await trio.lowlevel.checkpoint()
         if worktree not in self.worktrees:
             return ""
@@ -108,7 +110,8 @@ class FakeWorkspace:
         tip = self.refs.get(f"refs/heads/{branch}")
         if tip is None or not self._contains(tip, found.head):
             return f"{worktree} is kept: its commit is not on {branch}"
-        if self._store(found.content()) != self.commits[found.head].tree:
+        rest = self._store(self._without_install(found.content(), installed))
+        if rest != self.commits[found.head].tree:
             return f"{worktree} is kept: not all of it is on {branch}"
         del self.worktrees[worktree]
         return ""
@@ -128,6 +131,19 @@ class FakeWorkspace:
         name = _hash(repr(sorted(files.items())).encode())
         self.trees[name] = dict(files)
         return name
+
+    def _without_install(self, files: Files, installed: str) -> Files:
+        """What nobody has changed since the commit ``installed`` is as it was before it."""
+        if installed not in self.commits:
+            return files
+        commit = self.commits[installed]
+        after = self.trees[commit.tree]
+        before = self.trees[self.commits[commit.parent].tree] if commit.parent else after
+        rest = {
+            name: before.get(name) if files.get(name) == after.get(name) else files.get(name)
+            for name in files.keys() | before.keys() | after.keys()
+        }
+        return {name: file for name, file in rest.items() if file is not None}
 
     def _contains(self, tip: str | None, commit: str) -> bool:
         while tip is not None and tip != commit:

@@ -246,7 +246,9 @@ class VirtualWorkspace:
         await self._machine.pause(self._machine.call_s())
         return ()
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         await self._machine.pause(self._machine.call_s())
         return "diff"
 
@@ -254,7 +256,7 @@ class VirtualWorkspace:
         await self._machine.pause(self._machine.call_s())
         return "ref"
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
         await self._machine.pause(self._machine.call_s())
         return ""
 

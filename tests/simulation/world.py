@@ -176,7 +176,9 @@ class SimWorkspace:
         await trio.lowlevel.checkpoint()
         return ()
 
-    async def diff(self, worktree: str, start_commit: str, *, chars_max: int) -> str:
+    async def diff(
+        self, worktree: str, start_commit: str, *, chars_max: int, installed: str = ""
+    ) -> str:
         await trio.lowlevel.checkpoint()
         return "diff"
 
@@ -184,7 +186,7 @@ class SimWorkspace:
         await trio.lowlevel.checkpoint()
         return "ref"
 
-    async def remove_if_safe(self, worktree: str, branch: str) -> str:
+    async def remove_if_safe(self, worktree: str, branch: str, *, installed: str = "") -> str:
         await trio.lowlevel.checkpoint()
         return ""
 

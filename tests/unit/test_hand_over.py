@@ -1,10 +1,21 @@
 """What one try at a stage leaves to the next: the worktree, what it is told, what it is held to."""
 
+import json
+
 import pytest
 
 from drivers.stages import Dispatched, Errand, make_errand, verify
+from orchestrator.core import steer
 from orchestrator.core.decide import decide
-from orchestrator.core.model import Cause, Ending, Report, ResultStatus, SessionId, Stage
+from orchestrator.core.model import (
+    Cause,
+    Checkpoint,
+    Ending,
+    Report,
+    ResultStatus,
+    SessionId,
+    Stage,
+)
 from orchestrator.core.plan import StartStage
 from orchestrator.core.work import branch_of, worktree_of
 from tests.fakes.workspace import FakeWorkspace
@@ -18,7 +29,7 @@ SALVAGED = "refs/orchestrator/r/a/salvage-"
 class Bench:
     """A task before its first implement, and its worktree."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, installed: bool = False) -> None:
         self.run = Run(task("a"))
         state = self.run.state
         self.path = worktree_of(state, state.tasks[A])
@@ -27,8 +38,22 @@ class Bench:
             self.path, branch_of(state, state.tasks[A]), {"a.txt": (b"one\n", False)}
         )
         intake = {"start_commit": start, "branch": "b", "worktree": self.path}
-        self.run.end(Ending(status=ResultStatus.SUCCESS, structured_output=intake))
+        out = self.run.dispatch()
+        report = Report(
+            work_item_id=out.work_item_id,
+            content_hash="h",
+            ending=Ending(status=ResultStatus.SUCCESS, structured_output=intake),
+            checkpoint=self.install(start) if installed else None,
+        )
+        self.run.add(*decide(self.run.state, report, NOW))
         self.run.end(success(Stage.SCOPE))
+
+    def install(self, start: str) -> Checkpoint:
+        """What the project's command makes, and intake's checkpoint of it."""
+        files = self.workspace.worktrees[self.path].files
+        files["made.txt"] = (b"made by install\n", False)
+        tree = self.workspace._store(files)
+        return Checkpoint(commit=self.workspace.commit(tree, start), tree=tree, ref="")
 
     async def errand(self) -> Errand:
         state = self.run.state
@@ -136,3 +161,34 @@ async def test_a_secret_in_what_is_told_reaches_no_prompt() -> None:
     work = (await bench.errand()).work
     assert "the token [secret] was refused" in work.prompt
     assert "hunter2" not in work.prompt
+
+
+@pytest.mark.parametrize("installed", [True, False])
+async def test_what_install_made_is_neither_handed_over_nor_reviewed_as_work(
+    autojump_clock: object, *, installed: bool
+) -> None:
+    bench = Bench(installed=installed)
+    bench.workspace.worktrees[bench.path].files["made.txt"] = (b"made by install\n", False)
+    bench.workspace.worktrees[bench.path].files["a.txt"] = (b"two\n", False)
+    await bench.end(failing(Cause.WORK_ERROR, "first trouble"))
+    await bench.end(failing(Cause.INVALID_OUTPUT, "second trouble"))
+    last = await bench.errand()
+    assert "\n> +two\n" in last.work.prompt
+    assert ("made by install" in last.work.prompt) != installed
+    bench.run.succeed_until(Stage.DELIVER)
+    deliver = await bench.errand()
+    known = json.loads(deliver.work.prompt)["installed"]
+    assert (known in bench.workspace.commits) == installed
+    bench.run.succeed_until(Stage.REVIEW)
+    review = await bench.errand()
+    assert "\n> +two\n" in review.work.prompt
+    assert ("made by install" in review.work.prompt) != installed
+
+
+def test_a_new_round_knows_nothing_of_the_old_ones_install() -> None:
+    bench = Bench(installed=True)
+    run = bench.run
+    assert run.state.tasks[A].installed
+    run.add(*steer.abandon(run.state, [A], reason="", live=()))
+    run.add(*steer.requeue(run.state, [A], reason=""))
+    assert run.state.tasks[A].installed == ""

@@ -43,7 +43,7 @@ def test_what_a_success_does_not_show_is_remarked(tmp_path: Path) -> None:
     event = msgspec.structs.replace(recorded("T1", Stage.TEST), evidence=evidence)
     line = told(tmp_path, event)
     assert 'proves_nothing="pytest fails on the base too (exit 1): no such module"' in line
-    left = "a, b, c and 2 more, which will be on the branch: put into .gitignore what should not"
+    left = "a, b, c and 2 more: these stay off the branch, but for what the work changes in them"
     assert f'install_leaves="{left}"' in line
     row = activity(Entry(seq=2, ts=2.0, run_id="r1", event=event))
     assert row is not None

@@ -1,4 +1,4 @@
-"""Make the branch hold exactly the tree that implement left.
+"""Make the branch hold exactly the tree that implement left, without what install did.
 
 Invariant: the branch moves from the commit that was looked at, or not at all, and what it
 held before stays reachable.  Nothing is pushed; files that tests wrote stay uncommitted.
@@ -10,6 +10,7 @@ from typing import Any
 from adapters.execution.steps.inputs import Inputs
 from adapters.execution.steps.result import Printer, Result, bounded, failure, success
 from adapters.workspace import worktree as worktrees
+from adapters.workspace.install import without_install
 from adapters.workspace.invoke import GitFault, shown
 from adapters.workspace.repository import Repository, commit_tree
 from adapters.workspace.snapshot import Change, changes
@@ -24,14 +25,16 @@ def deliver(inputs: Inputs, printer: Printer) -> Result:
     branch, start = inputs.text("branch"), inputs.text("start_commit")
     checkpoint = inputs.values("checkpoint")
     kept = checkpoint.get("commit") or checkpoint.get("ref") or ""
-    tip, start_tree, tree, head = repository.resolve(
+    tip, start_tree, left, head = repository.resolve(
         f"refs/heads/{branch}^{{commit}}", f"{start}^{{tree}}", f"{kept}^{{tree}}", f"{kept}^1"
     )
-    if start_tree is None or tree is None:
+    if start_tree is None or left is None:
         what = "start commit" if start_tree is None else "checkpoint of implement"
         return failure("infrastructure", f"the {what} is gone from {repository.root}")
+    tree = without_install(repository.git, left, inputs.text("installed", ""))
     if tree == start_tree:
-        return failure("empty_change", f"the work changes nothing against {start[:12]}")
+        beside = "" if tree == left else ", beside what the install command did"
+        return failure("empty_change", f"the work changes nothing against {start[:12]}{beside}")
     changed = changes(repository.git, start_tree, tree)
     if inner := _inner_repositories(changed):
         # Their files are on no branch of this repository: delivered, they would be lost.

@@ -58,7 +58,7 @@ def intake(inputs: Inputs, printer: Printer, commands: Commands) -> Result:
 
 
 def _not_ignored(place: Place) -> list[str]:
-    """What install has left where git sees it: it will be taken for the task's own work."""
+    """What install has left where git sees it: deliver tells it from the work."""
     git = worktrees.get(place.repository, place.path).git()
     found = git("status", "--porcelain", "--no-renames", "--untracked-files=normal", "-z")
     return [shown(entry[3:]) for entry in found.split(b"\0") if entry]

@@ -1,12 +1,15 @@
 """A worktree goes only when all in it is on its branch."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from adapters.workspace import snapshot
 from adapters.workspace.removal import remove_if_safe
 from adapters.workspace.repository import Repository
+from adapters.workspace.worktree import get
 from tests.unit.steps.repository import Repo
 
 BRANCH = "ours/T1"
@@ -22,8 +25,8 @@ def path(repo: Repo) -> str:
     return repo.worktree(repo.path / ".worktrees" / "T1", BRANCH)
 
 
-def removal(repo: Repo, path: str) -> str:
-    reason = remove_if_safe(Repository.open(repo.root), path, BRANCH)
+def removal(repo: Repo, path: str, installed: str = "") -> str:
+    reason = remove_if_safe(Repository.open(repo.root), path, BRANCH, installed)
     assert os.path.lexists(path) == bool(reason)
     return reason
 
@@ -94,3 +97,52 @@ def test_what_is_no_worktree_of_ours_is_kept(repo: Repo, path: str, tmp_path: Pa
 def test_an_unborn_head_keeps_it(repo: Repo, path: str) -> None:
     repo.git("checkout", "--quiet", "--orphan", "other", cwd=path)
     assert "no commit" in removal(repo, path)
+
+
+def install(repo: Repo, path: str) -> str:
+    """Of every kind: made, changed, removed, made runnable, and one in the other's place."""
+    repo.write({"n/ü m/\u2028\n": "made\n", "n/run": "run\n", "a.txt": "other\n"}, cwd=path)
+    Path(path, "n", "link").symlink_to("run")
+    Path(path, "n", "run").chmod(0o755)
+    shutil.rmtree(Path(path, "sub"))
+    Path(path, "sub").write_text("a file now\n")
+    (Path(path) / ".gitignore").chmod(0o755)
+    worktree = get(Repository.open(repo.root), path)
+    return snapshot.keep(worktree, "refs/orchestrator/r/T1/01-intake", "intake")[0]
+
+
+def test_what_install_did_goes_with_it_and_is_kept_by_intakes_checkpoint(
+    repo: Repo, path: str
+) -> None:
+    installed = install(repo, path)
+    assert removal(repo, path, installed) == ""
+    assert "n/run" in repo.git("ls-tree", "-r", "--name-only", installed)
+    assert repo.git("status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_what_the_work_did_beside_install_is_what_is_named(repo: Repo, path: str) -> None:
+    installed = install(repo, path)
+    repo.write({"n/z": "work\n"}, cwd=path)
+    assert removal(repo, path, installed).endswith(f"not on {BRANCH}: n/z")
+    assert os.path.exists(Path(path, "n", "run"))
+
+
+def test_what_is_staged_over_what_install_did_keeps_it(repo: Repo, path: str) -> None:
+    installed = install(repo, path)
+    repo.write({"a.txt": "staged\n"}, cwd=path)
+    repo.git("add", "a.txt", cwd=path)
+    repo.write({"a.txt": "other\n"}, cwd=path)
+    assert removal(repo, path, installed).endswith(f"not on {BRANCH}: a.txt")
+
+
+@pytest.mark.parametrize("how", ["locked", "inner"])
+def test_a_worktree_that_is_kept_keeps_what_install_did(repo: Repo, path: str, how: str) -> None:
+    if how == "locked":
+        installed = install(repo, path)
+        repo.git("worktree", "lock", path)
+    else:
+        Repo(Path(path, "inner"), {"x": "x\n"})
+        installed = install(repo, path)
+    assert how in removal(repo, path, installed)
+    assert Path(path, "n", "run").read_text() == "run\n"
+    assert Path(path, "a.txt").read_text() == "other\n"
