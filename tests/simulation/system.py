@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,13 +22,14 @@ from typing import Any
 import msgspec
 import trio
 
-from adapters.execution import appetite, guard, supervise
+from adapters.execution import appetite, guard, stems, supervise
 from adapters.execution.claude import session
 from adapters.host import processes, slots, waiting
 from adapters.host.slots import Slots
 from adapters.host.usage import Usage
 from adapters.host.watcher import Changed
 from drivers.headless import heartbeat, lock
+from orchestrator import given_file
 from orchestrator.core.model import HostIdentity, ProcessIdentity
 from orchestrator.core.resources import Resources
 from orchestrator.journal import disk, read
@@ -210,13 +212,14 @@ class System:
 class VirtualOs:
     O_RDONLY, O_RDWR, O_WRONLY = os.O_RDONLY, os.O_RDWR, os.O_WRONLY
     O_CREAT, O_EXCL, O_APPEND, O_TRUNC = os.O_CREAT, os.O_EXCL, os.O_APPEND, os.O_TRUNC
-    O_CLOEXEC = os.O_CLOEXEC
+    O_CLOEXEC, O_NONBLOCK, O_NOCTTY = os.O_CLOEXEC, os.O_NONBLOCK, os.O_NOCTTY
     SEEK_CUR, SEEK_END, WNOHANG = os.SEEK_CUR, os.SEEK_END, os.WNOHANG
     POSIX_SPAWN_OPEN, POSIX_SPAWN_DUP2 = os.POSIX_SPAWN_OPEN, os.POSIX_SPAWN_DUP2
     devnull = os.devnull
     environ: dict[str, str] = {}  # noqa: RUF012 - a process with an empty one
     strerror = staticmethod(os.strerror)
     fsencode = staticmethod(os.fsencode)
+    fspath = staticmethod(os.fspath)
 
     class path:  # noqa: N801 - as it is called
         @staticmethod
@@ -396,6 +399,7 @@ def _part_of(data: bytes, rng: random.Random) -> bytes:
 
 class VirtualStat:
     st_dev = 1
+    st_mode = stat.S_IFREG | 0o644
 
     def __init__(self, file: File) -> None:
         self.st_ino = id(file)
@@ -495,6 +499,7 @@ def installed(machine: Machine) -> Iterator[System]:
     """Let the product's modules run on this machine."""
     system = machine.system = System(machine)
     VirtualPath.machine = machine
+    opened = {"open": lambda fd, mode: VirtualFile(system, fd)}
     calls = {"os": system.os, "fcntl": system.fcntl, "time": system.time, "Path": VirtualPath}
     places: list[tuple[Any, dict[str, Any]]] = [
         *(
@@ -518,12 +523,14 @@ def installed(machine: Machine) -> Iterator[System]:
             {
                 "os": system.os,
                 "fcntl": system.fcntl,
-                "open": lambda fd, mode: VirtualFile(system, fd),
+                **opened,
                 "_datasync": system.os.fdatasync,
                 "DiskThread": lambda: VirtualThread(machine),
             },
         ),
         (read, {"os": system.os}),
+        (given_file, {"os": system.os, **opened}),
+        (stems, opened),
         (heartbeat, {"os": system.os}),
         (lock, {"os": system.os, "fcntl": system.fcntl}),
         (
