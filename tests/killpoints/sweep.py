@@ -9,7 +9,7 @@ from tests.killpoints.batch import TWO, Batch, new_batch
 from tests.killpoints.points import Point, Trace, strace, watching
 from tests.killpoints.verdict import Verdict, judge
 
-TRIES = 3
+TRIES = 6
 """A point may lie beyond the end of one run and within that of another: calls vary by a few."""
 MENDABLE_STATUSES = (0, 5)
 """A driver that meets an error goes on where it may, or says that the environment failed it."""
