@@ -95,7 +95,8 @@ def test_a_rejection_is_waited_out_and_the_batch_completes(
 class Filling:
     """The account's five-hour window, fuller with each stage that asks."""
 
-    shares: tuple[float, ...] = (0.60, 0.75, 0.80, 0.85, 0.88, 0.95)
+    shares: tuple[float, ...] = (0.60, 0.60, 0.60, 0.75, 0.80, 0.85, 0.88, 0.95)
+    """The first as often as there are tasks at once: what is heard together is told once."""
     asked: set[tuple[str, str]] = field(default_factory=set)
     resets_at: float = math.inf
     lock: Lock = field(default_factory=Lock)
